@@ -96,9 +96,9 @@ pub trait Tables {
         Counters::default()
     }
 
-    /// From now on, nothing that [`Self::counted_at`] has named is used again before [`Self::counts_are_kept`] is called, and
-    /// [`Self::next_recounted`] tells of what has changed.
-    fn keep_counts(&mut self) {}
+    /// Whether somebody keeps what [`Self::counted_at`] says, from now on: then no entry whose counts have gone over to another
+    /// one is used again before [`Self::counts_are_kept`] is called, and [`Self::next_recounted`] tells of such changes.
+    fn keep_counts(&mut self, _: bool) {}
 
     /// Where packets of a session are counted, for whoever finds the tables when their process is gone.
     fn counted_at(&self, _: &Self::Handle, _into: &mut Vec<CountedAt>) {}

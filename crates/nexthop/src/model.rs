@@ -252,6 +252,15 @@ impl NextHops {
             .map(|(peer, state)| (*peer, state.applied))
     }
 
+    /// Whether each peer in use and each gateway has a next hop in the tables, or has none because it does not answer.
+    pub fn is_resolved(&self) -> bool {
+        let is_open = |hop: &NextHop| matches!(hop, NextHop::Unresolved { .. });
+        let mut peers = self.peers.values().map(|state| state.applied);
+        let routes = self.nis.iter().flat_map(|ni| ni.applied.iter().flatten());
+        !peers.any(|hop| hop.is_none_or(|hop| is_open(&hop)))
+            && !routes.into_iter().any(|(_, hop)| is_open(hop))
+    }
+
     /// The routes in the tables.
     pub fn routes(&self, ni: NiId, family: Family) -> &[(IpNet, NextHop)] {
         let found = self.nis.iter().find(|state| state.config.id == ni);

@@ -875,6 +875,69 @@ fn packets_that_are_looked_at_in_the_end_count_as_activity() {
     }
 }
 
+/// A process that takes over and dies before it has added what tables of before have counted: the next one adds what both have.
+#[test]
+fn what_several_tables_have_counted_is_added_up() {
+    let mut side = Side::new(1);
+    side.make(Move::Establish {
+        smf: 0,
+        network: "internet",
+    });
+    side.make(Move::Measure {
+        session: 0,
+        period_s: 60,
+    });
+    let seid = side.sessions[0].1;
+    let mut world = side.world;
+    let met = |core: &mut Core<FakeTables>, octets| {
+        core.tables_mut().packet(seid, 1, octets);
+    };
+    met(&mut world.core, 1000);
+    world.core.look(world.now, seid, &mut world.out);
+    side.kept.keep(&mut world.core, true);
+    met(&mut world.core, 200);
+
+    let node = NodeRecord::read(&side.kept.node).unwrap();
+    let adopt = |kept: &Memory, out: &mut Outbox| {
+        let mut core = Core::new(config_in_order(false), node.recovery(), exact_tables());
+        core.note_changes();
+        core.resume(world.now, &node, out).unwrap();
+        for octets in kept.sessions.values() {
+            let record = node.session(octets).unwrap();
+            core.adopt(world.now, record, out).unwrap();
+        }
+        core
+    };
+    let mut second = adopt(&side.kept, &mut world.out);
+    let mut unsettled = Memory::default();
+    unsettled.keep(&mut second, true);
+    met(&mut second, 30);
+    // It has looked at these, in a record that nobody goes on from.
+    second.look(world.now, seid, &mut world.out);
+    unsettled.keep(&mut second, true);
+    met(&mut second, 4);
+
+    let mut third = adopt(&side.kept, &mut world.out);
+    for (kept, tables, all) in [
+        (&side.kept, world.core.tables(), false),
+        (&unsettled, second.tables(), true),
+    ] {
+        for octets in kept.sessions.values() {
+            let record = node.session(octets).unwrap();
+            let uncounted = record.uncounted(all, |entry| tables.counted(entry));
+            third.count(world.now, seid, &uncounted, &mut world.out);
+        }
+    }
+    met(&mut third, 50_000);
+    let view = third.session(seid).unwrap();
+    let used: u64 = view
+        .urrs
+        .iter()
+        .map(|urr| urr.used.bytes.iter().sum::<u64>())
+        .sum();
+    assert_eq!(used, 51_234);
+}
+
 /// A user who was active until its UPF died is not taken for idle.
 #[test]
 fn packets_that_nobody_has_looked_at_count_as_activity() {

@@ -670,11 +670,16 @@ impl compiled::Tables for Tables {
         self.store.shard.arm_qos(handle, pdr, alarm);
     }
 
-    fn keep_counts(&mut self) {
-        self.store.shard.keep_counts();
+    // Where tables end with their process, nobody asks.
+    fn keep_counts(&mut self, kept: bool) {
+        let kept = kept && self.pins().is_some();
+        self.store.shard.keep_counts(kept);
     }
 
     fn counted_at(&self, handle: &Handle, into: &mut Vec<CountedAt>) {
+        if self.store.shard.recounted.is_none() {
+            return;
+        }
         let entries = handle.entries().iter();
         into.extend(entries.map(|held| self.store.shard.counted_at(held)));
     }

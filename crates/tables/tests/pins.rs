@@ -16,7 +16,7 @@ use nexthop::{Family, NextHopTables};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use tables::testing::{hop, ports};
-use tables::{DropReason, Handle, Layout, Options, Pins, PortConfig, SetupError, Tables};
+use tables::{DropReason, Handle, Layout, Mode, Options, Pins, PortConfig, SetupError, Tables};
 use testkit::machine::need_root;
 use testkit::{packets, sessions};
 
@@ -77,6 +77,7 @@ impl Host {
         };
         let pins = self.pins().unwrap();
         let mut tables = Tables::pinned(&layout, ports, &options, pins).unwrap();
+        tables.keep_counts(true);
         tables.set_local(&[packets::N3.into()]).unwrap();
         let out = tables.alloc_nexthop(&hop(1)).unwrap();
         let routes = [("0.0.0.0/0".parse().unwrap(), out)];
@@ -149,8 +150,8 @@ fn counted_at(tables: &Tables, handle: &Handle) -> Vec<CountedAt> {
 }
 
 /// What tables that nobody has any more have counted.
-fn sum(pins: &Pins, generation: u64, at: &[CountedAt]) -> Counters {
-    let left = pins.left(generation).unwrap();
+fn sum(bpffs: &Path, generation: u64, at: &[CountedAt]) -> Counters {
+    let left = Pins::left(bpffs, "upf.example", generation).unwrap();
     let entries = at.iter().flat_map(|at| &at.entries);
     let entries = entries.map(|entry| left.counted(*entry).unwrap());
     let before = at.iter().filter_map(|at| at.before.as_deref().copied());
@@ -182,19 +183,19 @@ fn programs_stay_until_those_of_the_next_process_take_over() {
     let (mut second, _) = host.tables();
     let pins = second.pins().unwrap();
     assert_eq!(pins.generation(), 2);
-    assert_eq!(sum(pins, 1, &at).bytes, 3 * OCTETS);
+    assert_eq!(sum(&host.bpffs, 1, &at).bytes, 3 * OCTETS);
     let program = || ip(&format!("-d link show dev {name}"));
     let before = program();
     second.attach().unwrap();
     assert!(host.has_program(&name) && program() != before);
     let pins = second.pins().unwrap();
-    pins.keep(&[1]);
+    pins.retain_maps(&[1]);
     assert_eq!(
         names(&host.folder().join("maps-1-0000000000000001")).len(),
         2
     );
-    pins.keep(&[]);
-    assert!(pins.left(1).is_err());
+    pins.retain_maps(&[]);
+    assert!(Pins::left(&host.bpffs, "upf.example", 1).is_err());
     let mut maps = host.pinned();
     maps.retain(|name| name.starts_with("maps-"));
     assert_eq!(maps, ["maps-1-0000000000000002"]);
@@ -209,7 +210,6 @@ fn counts_are_where_they_are_said_to_be_while_entries_change() {
     let host = Host::new();
     let (mut tables, mut handle) = host.tables();
     (0..3).for_each(|port| tables.set_redirect(port, 1).unwrap());
-    tables.keep_counts();
     forward(&mut tables, 2);
     // Another condition: packets meet another entry from now on.
     let mut other = session(1);
@@ -233,7 +233,7 @@ fn counts_are_where_they_are_said_to_be_while_entries_change() {
     let is_whole = |tables: &Tables, handle: &Handle, packets| {
         let at = counted_at(tables, handle);
         let counters = tables.counters(handle, PdrId(1));
-        assert_eq!(sum(tables.pins().unwrap(), generation, &at), counters);
+        assert_eq!(sum(&host.bpffs, generation, &at), counters);
         assert_eq!(counters.packets, packets);
         at
     };
@@ -275,6 +275,20 @@ fn an_interface_that_was_made_anew_meanwhile_is_attached_anew() {
     let (mut third, _) = host.tables_of(&host.ports[1..]);
     third.attach().unwrap();
     assert!(!host.has_program(name));
+    drop(third);
+    // In another mode, which is another place in the kernel.
+    let mut generic = host.ports.clone();
+    generic[1].mode = Mode::Generic;
+    let (mut fourth, _) = host.tables_of(&generic);
+    fourth.attach().unwrap();
+    let other = &generic[1].name;
+    assert!(ip(&format!("link show dev {other}")).contains("xdpgeneric"));
+    // Its folder is gone: it serves on.
+    fs::remove_dir_all(host.folder()).unwrap();
+    let index = ip(&format!("-o link show dev {other}"));
+    let index = index.split(':').next().unwrap().parse().unwrap();
+    fourth.attach_port(1, index).unwrap();
+    assert!(fourth.is_attached(1));
 }
 
 #[test]
@@ -294,11 +308,14 @@ fn users_packets_drop_where_nobody_is_in_charge_for_too_long() {
         run.0
     };
     assert_eq!(verdict(&mut tables, 0, &frame()), 1, "XDP_DROP");
-    let drops = tables.totals()[0].drops[0][DropReason::Unmanaged.number()];
+    let drops = tables.totals()[0].drops[0][DropReason::Unmanaged.place()];
     assert_eq!(drops, 1);
     // What is for the host is left to it.
     let arp = [&[0xff; 6][..], &[2, 0, 0, 0, 0, 9, 8, 6], &[0; 46]].concat();
     assert_eq!(verdict(&mut tables, 0, &arp), 2, "XDP_PASS");
+    let [there, here] = [Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(198, 51, 100, 1)];
+    let ssh = packets::ethernet(&[&packets::ipv4(there, here, 6, 64, 20)[..], &[0; 20]].concat());
+    assert_eq!(verdict(&mut tables, 1, &ssh), 2, "XDP_PASS");
     tables.set_managed_until(None);
     forward(&mut tables, 1);
     assert!(Pins::remove_of(&host.bpffs, "upf.example").unwrap());
@@ -325,7 +342,10 @@ fn a_folder_that_will_not_do_is_named() {
     fs::set_permissions(host.folder(), Permissions::from_mode(0o711)).unwrap();
     assert!(why(host.pins()).ends_with("it is not this user's alone"));
     fs::set_permissions(host.folder(), Permissions::from_mode(0o700)).unwrap();
-    assert_eq!(host.pins().unwrap().generation(), pins.generation());
+    assert!(why(host.pins()).ends_with("it is another turnpiked's, which runs"));
+    let generation = pins.generation();
+    drop(pins);
+    assert_eq!(host.pins().unwrap().generation(), generation);
     let latest = Pins::open(&host.bpffs, "upf.example", 8).unwrap();
     assert_eq!(latest.generation(), 9);
 }

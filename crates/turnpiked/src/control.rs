@@ -99,6 +99,8 @@ pub(crate) struct Control {
     grace: Option<Instant>,
     /// `Some`: associations are being released, until then.
     shutting_down: Option<Instant>,
+    /// `Some`: sessions are being taken over, and whether it was asked to end meanwhile. It is not known before whose they are.
+    ends_early: Option<bool>,
     busy: Busy,
     unsent: u64,
     traces: Traces,
@@ -138,6 +140,7 @@ impl Control {
             maintained: Instant::now(),
             grace: Some(Instant::now() + grace),
             shutting_down: None,
+            ends_early: None,
             busy: Busy::new(),
             unsent: 0,
             traces: Traces::default(),
@@ -170,12 +173,17 @@ impl Control {
         let waited = self.take_over()?;
         // No session loses an address that it has.
         let addresses = mem::take(&mut self.addresses);
-        self.core.set_own_addresses(addresses);
+        if !self.network.is_known() {
+            self.core.set_own_addresses(addresses);
+        }
         self.associate();
         self.network.reconcile(self.core.tables_mut());
         self.flush(&mut sender);
         if let Some(waited) = waited {
             self.catch_up(waited, &mut sender);
+        }
+        if self.ends_early.take() == Some(true) {
+            self.shut_down();
         }
         ready();
         let mut events = [EpollEvent::empty(); EVENTS];
@@ -229,13 +237,13 @@ impl Control {
         let (sockets, gate) = (mem::take(&mut self.sockets), self.gate.clone());
         let room = self.about.config.n4.receive_buffer_mib as usize * (1 << 20);
         let mut early = Early::new(sockets.as_slice(), &gate, room);
-        let is_attached = self.core.tables().pins().is_none();
-        let goes_on = beginning.goes_on();
+        let waits = beginning.goes_on() && beginning.attaches_late();
+        self.ends_early = Some(false);
         let now = self.now();
         let (core, outbox) = (&mut self.core, &mut self.outbox);
         let attend = |core: &Core<Tables>| early.attend(core);
         let taken = beginning.take_over(now, &self.about.config, core, outbox, attend)?;
-        if goes_on && !is_attached {
+        if waits {
             self.await_network(&mut early);
         }
         self.manage();
@@ -267,7 +275,12 @@ impl Control {
         for batch in waited.datagrams.chunks(EARLY_BATCH) {
             let now = self.now();
             for (from, datagram) in batch {
-                self.core.receive(now, *from, datagram, &mut self.outbox);
+                let (core, outbox) = (&mut self.core, &mut self.outbox);
+                if !core.is_stranger(*from) {
+                    core.receive(now, *from, datagram, outbox);
+                } else if let Err(messages) = self.strangers.put(*from, datagram) {
+                    core.drop_stranger(*from, messages, outbox);
+                }
             }
             self.network.take_peers(self.core.tables_mut());
             self.flush(sender);
@@ -464,7 +477,10 @@ impl Control {
                 }
             }
             Command::OpenLogsAnew => self.usage.open_log_anew(),
-            Command::ShutDown => self.shut_down(),
+            Command::ShutDown => match &mut self.ends_early {
+                Some(asked) => *asked = true,
+                None => self.shut_down(),
+            },
         }
     }
 
@@ -584,8 +600,15 @@ impl Control {
     fn manage(&self) {
         let tables = self.core.tables();
         if tables.pins().is_some() {
-            let unmanaged = u64::from(self.about.config.state.unmanaged_s) * 1_000_000_000;
-            tables.set_managed_until(Some(self.now().0 + unmanaged));
+            let unmanaged = Duration::from_secs(self.about.config.state.unmanaged_s.into());
+            // Sessions that are being released do not live on if this process is killed before that is done.
+            let left = match self.shutting_down {
+                Some(until) if !self.leaves_sessions() => {
+                    until.saturating_duration_since(Instant::now()) + RELEASE_TIME
+                }
+                _ => unmanaged,
+            };
+            tables.set_managed_until(Some(self.now().after(left.min(unmanaged)).0));
         }
     }
 

@@ -141,6 +141,7 @@ fn prepare(
 ) -> Result<Control> {
     let loading = Instant::now();
     let mut beginning = Beginning::open(config, || new_identity(config))?;
+    let attaches_late = beginning.as_ref().is_some_and(Beginning::attaches_late);
     let pins = beginning.as_mut().and_then(Beginning::take_pins);
     let mut tables = open_tables(config, node, pins)?;
     let setup = set_up(config, &mut tables)?;
@@ -166,7 +167,7 @@ fn prepare(
     // Nobody is kept waiting for what takes its time; and while another process has the port, its interfaces stay as they are.
     let sockets = bind_n4(config)?;
     // Else when sessions of before are in the tables.
-    if tables.pins().is_none() {
+    if !attaches_late {
         tables.attach()?;
     }
     govern(&tables)?;

@@ -25,9 +25,9 @@ use nix::libc::O_NOFOLLOW;
 use report::TableFill;
 use serde::{Deserialize, Serialize};
 use session::{Change, Core, NodeRecord, Outbox, Time};
-use tables::{KeptFile, Left, Pins, Tables};
+use tables::{KeptFile, Left, Pins, SetupError, Tables};
 
-use crate::config::{Config, State};
+use crate::config::{Config, DatapathKind, State};
 use crate::recovery;
 
 /// Room for a session's record, on the average; it is taken as it is used.
@@ -99,8 +99,10 @@ pub(crate) struct Beginning {
     identity: (u32, u64),
     /// `None`: packets do not go on without a process, or the tables have it.
     pins: Option<Pins>,
-    /// Where those of the former process did, if they do not any more.
-    elsewhere: Option<Pins>,
+    /// Where those of processes before did, if they do not any more.
+    elsewhere: Elsewhere,
+    /// Packets meet the tables when sessions are in them.
+    attaches_late: bool,
 }
 
 /// A core that sessions of before have been taken into, while packets may still meet former tables.
@@ -109,8 +111,54 @@ pub(crate) struct TakenOver {
     before: Vec<Former>,
     /// Where this one's changes go; `None`: there is no room.
     kept: Result<Kept, (Files, anyhow::Error)>,
-    elsewhere: Option<Pins>,
+    elsewhere: Elsewhere,
+    attaches_late: bool,
     began: Instant,
+}
+
+/// Folders where programs of a node were pinned, and are not any more.
+struct Elsewhere {
+    node_id: String,
+    places: Vec<PathBuf>,
+}
+
+impl Elsewhere {
+    /// Of all places that files name, those that are not this one.
+    fn of(node_id: &str, places: impl Iterator<Item = PathBuf>, here: Option<&Path>) -> Self {
+        let mut others: Vec<PathBuf> = Vec::new();
+        for place in places {
+            let known = others.iter().map(PathBuf::as_path).chain(here);
+            if !known.into_iter().any(|known| is_same(known, &place)) {
+                others.push(place);
+            }
+        }
+        Self {
+            node_id: node_id.to_owned(),
+            places: others,
+        }
+    }
+
+    /// Packets meet no program there.
+    fn detach(&self) {
+        for place in &self.places {
+            tracing::warn!("{place:?}: packets end there, as it is no longer state.bpffs");
+            Pins::detach_of(place, &self.node_id);
+        }
+    }
+
+    fn remove(&self) {
+        for place in &self.places {
+            if let Err(error) = Pins::remove_of(place, &self.node_id) {
+                tracing::error!(%error, "{place:?}: pins cannot be removed");
+            }
+        }
+    }
+}
+
+/// Whether two paths lead to one folder.
+fn is_same(a: &Path, b: &Path) -> bool {
+    let inode = |path| fs::metadata(path).map(|about| (about.dev(), about.ino()));
+    a == b || matches!((inode(a), inode(b)), (Ok(a), Ok(b)) if a == b)
 }
 
 /// The file that changes are kept in.
@@ -134,6 +182,7 @@ struct Files {
     path: PathBuf,
     /// While it is being filled.
     new: PathBuf,
+    lock_path: PathBuf,
     /// Nobody else has the files while this one is locked.
     _lock: File,
 }
@@ -152,8 +201,17 @@ impl Files {
             dir: dir.to_owned(),
             path: file(""),
             new: file(".new"),
+            lock_path: path,
             _lock: lock,
         })
+    }
+
+    /// Where programs of the process before are pinned, as its file says.
+    fn pinned_in(&self) -> Option<PathBuf> {
+        let file = KeptFile::map(open(&self.path, false).ok()?).ok()?;
+        let (arena, _) = Arena::open(Words(file)).ok()?;
+        let header: Header = serde_json::from_slice(&arena.header()).ok()?;
+        header.bpffs
     }
 
     /// Nobody goes on with anything.
@@ -216,7 +274,10 @@ impl Files {
             let mut start = read.ok().flatten()?;
             start.is_unsettled = true;
             let is_ours = start.header.seed == former.header.seed;
-            (is_ours && start.header.tables > former.header.tables).then_some(start)
+            let is_after = start.header.tables > former.header.tables;
+            // Else no packet has met its tables, or they are gone.
+            let has_counted = start.left().is_ok();
+            (is_ours && is_after && has_counted).then_some(start)
         };
         let mut all: Vec<Former> = self.all_unsettled().iter().filter_map(read).collect();
         let given_up = all.len().saturating_sub(UNSETTLED_MAX);
@@ -319,25 +380,23 @@ impl Beginning {
             .collect();
         files.keep_unsettled(&counting);
         let latest = counting.iter().copied().max().unwrap_or(0);
-        let elsewhere = former
-            .as_ref()
-            .and_then(|former| former.header.bpffs.as_ref());
-        let elsewhere = elsewhere.filter(|bpffs| Some(*bpffs) != config.state.bpffs.as_ref());
-        let elsewhere = elsewhere.and_then(|bpffs| {
-            tracing::warn!("{bpffs:?}: packets end there, as it is no longer state.bpffs");
-            let opened = Pins::open(bpffs, &node_id, latest);
-            let opened = opened
-                .inspect_err(|error| tracing::error!(%error, "what they have counted is lost"));
-            opened.inspect(Pins::detach).ok()
-        });
         let pins = match &config.state.bpffs {
             Some(bpffs) => {
                 let pins = Pins::open(bpffs, &node_id, latest).context("state.bpffs")?;
-                pins.keep(&counting);
+                pins.retain_maps(&counting);
                 Some(pins)
             }
             None => None,
         };
+        let places = former.iter().chain(&unsettled);
+        let places = places.filter_map(|of| of.header.bpffs.clone());
+        let elsewhere = Elsewhere::of(&node_id, places, config.state.bpffs.as_deref());
+        // Other data paths cannot wait, as interfaces come with them.
+        let is_xdp = config.datapath.kind == DatapathKind::Xdp;
+        if !is_xdp {
+            elsewhere.detach();
+        }
+        let attaches_late = pins.is_some() || is_xdp && !elsewhere.places.is_empty();
         Ok(Some(Self {
             files,
             boot,
@@ -346,7 +405,13 @@ impl Beginning {
             identity,
             pins,
             elsewhere,
+            attaches_late,
         }))
+    }
+
+    /// Whether packets meet the tables when sessions are in them, and not before.
+    pub(crate) fn attaches_late(&self) -> bool {
+        self.attaches_late
     }
 
     /// Pins of tables that packets meet without a process.
@@ -383,6 +448,7 @@ impl Beginning {
             identity: (recovery_time_stamp, seed),
             pins: _,
             elsewhere,
+            attaches_late,
         } = self;
         let header = Header {
             boot,
@@ -419,6 +485,7 @@ impl Beginning {
                     before,
                     kept,
                     elsewhere,
+                    attaches_late,
                     began,
                 });
             }
@@ -433,15 +500,11 @@ impl Beginning {
             refused: 0,
         };
         kept.put_changes(core, true);
-        if !kept.unkept.is_empty() {
-            // The former file is in the way: what it has is here.
-            let _ = fs::remove_file(&kept.files.path);
-            kept.try_again(core);
-        }
         Ok(TakenOver {
             before,
             kept: Ok(kept),
             elsewhere,
+            attaches_late,
             began,
         })
     }
@@ -461,6 +524,7 @@ impl TakenOver {
             before,
             mut kept,
             elsewhere,
+            attaches_late,
             began,
         } = self;
         let generation = core.tables().pins().map(Pins::generation);
@@ -470,12 +534,21 @@ impl TakenOver {
                 kept = kept.and_then(|kept| Err((kept.files, error.into())));
             }
         }
-        if generation.is_some() {
-            core.tables_mut().attach()?;
+        if attaches_late {
+            elsewhere.detach();
+            if let Err(error) = core.tables_mut().attach() {
+                // Else some packets have met these tables.
+                if let (Ok(of), Some(generation), false) =
+                    (&kept, generation, core.tables().is_attached(0))
+                {
+                    let _ = fs::remove_file(of.files.unsettled(generation));
+                }
+                return Err(error.into());
+            }
         }
         if !before.is_empty() {
             core.tables().pass()?;
-            count_before((&before, elsewhere.as_ref()), now, core, out, attend);
+            count_before(&before, now, core, out, attend);
         }
         if generation.is_some() && !before.is_empty() {
             tracing::info!(
@@ -485,11 +558,12 @@ impl TakenOver {
         }
         drop(before);
         let give_up = |core: &mut Core<Tables>, files: Files, error| {
-            core.set_full(false);
+            core.keep_nothing();
             files.give_up(&error);
             if let Some(pins) = core.tables().pins() {
                 pins.remove();
             }
+            elsewhere.remove();
             Ok(None)
         };
         let mut kept = match kept {
@@ -497,6 +571,11 @@ impl TakenOver {
             Err((files, error)) => return give_up(core, files, error),
         };
         kept.put_changes(core, true);
+        if !kept.unkept.is_empty() {
+            // The former file is in the way, and what it has is here.
+            let _ = fs::remove_file(&kept.files.path);
+            kept.try_again(core);
+        }
         let Files { path, new, .. } = &kept.files;
         let from = generation.map_or(new.clone(), |of| kept.files.unsettled(of));
         if let Err(error) = fs::rename(from, path) {
@@ -504,11 +583,9 @@ impl TakenOver {
         }
         kept.files.keep_unsettled(&[]);
         if let Some(pins) = core.tables().pins() {
-            pins.keep(&[]);
+            pins.retain_maps(&[]);
         }
-        if let Some(elsewhere) = elsewhere {
-            elsewhere.remove();
-        }
+        elsewhere.remove();
         Ok(Some(kept))
     }
 }
@@ -522,36 +599,39 @@ pub(crate) fn detach(config: &Config) -> Result<Vec<String>> {
     let dir = dir.context("state.dir is not set: nothing outlives turnpiked")?;
     let mut removed = Vec::new();
     let files = Files::new(dir, &node_id).with_context(|| format!("state.dir = {dir:?}"))?;
-    if let Some(bpffs) = bpffs {
-        let pins = Pins::remove_of(bpffs, &node_id);
-        if pins.with_context(|| format!("state.bpffs = {bpffs:?}"))? {
-            removed.push(format!("programs in {}", bpffs.display()));
+    let mut places: Vec<PathBuf> = bpffs.iter().cloned().collect();
+    places.extend(files.pinned_in());
+    for place in places {
+        let pins = Pins::remove_of(&place, &node_id);
+        if pins.with_context(|| format!("{place:?}"))? {
+            removed.push(format!("programs in {}", place.display()));
         }
     }
     if files.path.exists() {
         removed.push(format!("sessions in {}", files.path.display()));
     }
     files.remove();
+    // Who runs this may be another user than whose start comes next.
+    let _ = fs::remove_file(&files.lock_path);
     Ok(removed)
 }
 
 /// What tables of before have counted is added to the usage of sessions. No packet meets those any more.
 fn count_before(
-    (before, elsewhere): (&[Former], Option<&Pins>),
+    before: &[Former],
     now: Time,
     core: &mut Core<Tables>,
     out: &mut Outbox,
     mut attend: impl FnMut(&Core<Tables>),
 ) {
-    for former in before.iter().filter(|former| former.header.tables > 0) {
-        let pins = elsewhere.or(core.tables().pins());
-        match pins.map(|pins| pins.left(former.header.tables)) {
-            Some(Ok(left)) => former.count(&left, now, core, out, &mut attend),
-            Some(Err(error)) => tracing::error!(
+    for former in before {
+        match former.left() {
+            Ok(Some(left)) => former.count(&left, now, core, out, &mut attend),
+            Ok(None) => {}
+            Err(error) => tracing::error!(
                 %error,
                 "tables of a process before this one are gone: what they have counted since it ended is lost"
             ),
-            None => {}
         }
     }
 }
@@ -570,6 +650,20 @@ fn create(path: &Path, header: &Header) -> Result<Arena<Words>> {
 }
 
 impl Former {
+    /// Its tables; `None`: they ended with it.
+    fn left(&self) -> Result<Option<Left>, SetupError> {
+        let Header {
+            bpffs,
+            node_id,
+            tables,
+            ..
+        } = &self.header;
+        let left = bpffs
+            .as_ref()
+            .map(|bpffs| Pins::left(bpffs, node_id, *tables));
+        left.transpose()
+    }
+
     /// Returns the number of sessions that could not be taken in.
     fn enter(
         &self,

@@ -130,6 +130,11 @@ impl<S> Slab<S> {
         self.changed = Some(Box::default());
     }
 
+    /// They are not.
+    pub(crate) fn note_nothing(&mut self) {
+        self.changed = None;
+    }
+
     /// One of them.
     pub(crate) fn next_changed(&mut self) -> Option<Place> {
         self.changed.as_mut()?.take()

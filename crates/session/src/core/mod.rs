@@ -435,6 +435,13 @@ impl<T: Tables> Core<T> {
         self.kept = Some(Kept::default());
     }
 
+    /// Nobody keeps what changes any more, nor is there a lack of room for it.
+    pub fn keep_nothing(&mut self) {
+        self.shard.keep_nothing();
+        self.kept = None;
+        self.set_full(false);
+    }
+
     /// All that has changed since this was last called, each once: the node, if it has changed in more than times, or in any case
     /// (`node`), then sessions, whose associations it has. To be kept before answers are sent, so that whoever has an answer finds what it says after any end.
     pub fn changes(&mut self, node: bool, each: impl FnMut(Change<'_>)) {

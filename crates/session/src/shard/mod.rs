@@ -234,7 +234,13 @@ impl<T: Tables> Shard<T> {
     /// Sessions that change are noted from now on.
     pub(crate) fn note_changes(&mut self) {
         self.sessions.slab.note_changes();
-        self.tables.keep_counts();
+        self.tables.keep_counts(true);
+    }
+
+    /// They are not.
+    pub(crate) fn keep_nothing(&mut self) {
+        self.sessions.slab.note_nothing();
+        self.tables.keep_counts(false);
     }
 
     /// Sessions whose packets are counted elsewhere than when that was last asked have changed.

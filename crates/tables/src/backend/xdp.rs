@@ -60,15 +60,6 @@ pub(crate) struct Xdp {
     refusals: Refusals,
 }
 
-impl Drop for Xdp {
-    fn drop(&mut self) {
-        // No packet has met these maps, nor will any.
-        if let Some(pins) = self.pins.as_ref().filter(|_| self.links.is_empty()) {
-            pins.remove_own();
-        }
-    }
-}
-
 /// A thread that loads one set after the other.
 #[derive(Debug)]
 struct Loading {
@@ -133,8 +124,63 @@ impl Xdp {
             pins.unpin_link(config);
         }
         let link = program.attach(ifindex, config.mode)?;
-        pins.pin_link(config, link.as_fd())?;
+        // That is no reason to leave users without a UPF.
+        if let Err(error) = pins.pin_link(config, link.as_fd()) {
+            tracing::error!(%error, interface = config.name, "its packets stop with this process");
+        }
         Ok(link)
+    }
+
+    fn load_over(
+        layout: &Layout,
+        ports: &[PortConfig],
+        features: Features,
+        pins: Option<&Pins>,
+    ) -> Result<Self, SetupError> {
+        let ports = ports.get(..PORTS_MAX).unwrap_or(ports);
+        let maps = empty_maps(layout)?;
+        if let Some(pins) = pins {
+            pins.pin_maps(&maps)?;
+        }
+        let loaded = side_by_side(ports, |port, config| {
+            Program::load(port, config, features, layout, &maps, None)
+        })?;
+        let (mut programs, mut lanes) = (Vec::new(), Vec::new());
+        for ((program, own), config) in loaded.into_iter().zip(ports) {
+            let own = match &program.lane {
+                Some(work) => Some(Lanes::start(&own, work, config, features)?),
+                None => None,
+            };
+            if let (Some(pins), Some(own)) = (pins, &own) {
+                pins.pin_lane_work(programs.len(), own.map(LANE_WORK))?;
+            }
+            lanes.push(own);
+            programs.push(program);
+        }
+        let memory = memory(&maps, layout)?;
+        Ok(Self {
+            pins: None,
+            links: Vec::new(),
+            shaper: None,
+            // Bounded by the count of all frames that wait: `tp_leave_later()`.
+            given: match layout.shaping {
+                Some(_) => Some(Arc::new(Inbox::new(usize::MAX)?)),
+                None => None,
+            },
+            sets: vec![Set { features, programs }],
+            maps,
+            ports: ports.to_vec(),
+            lanes,
+            layout: layout.clone(),
+            memory,
+            loading: None,
+            refusals: Refusals::default(),
+        })
+    }
+
+    fn replace_on(&self, port: usize, set: usize) -> io::Result<()> {
+        let link = self.links.get(port).and_then(Option::as_ref);
+        self.sets[set].programs[port].replace(link, self.lanes[port].as_ref())
     }
 
     fn keep(&mut self, features: Features, loaded: Result<Set, SetupError>) {
@@ -166,45 +212,9 @@ impl Backend for Xdp {
         features: Features,
         pins: Self::Setup,
     ) -> Result<Self, SetupError> {
-        let ports = ports.get(..PORTS_MAX).unwrap_or(ports);
-        let maps = empty_maps(layout)?;
-        if let Some(pins) = &pins {
-            pins.pin_maps(&maps)?;
-        }
-        let loaded = side_by_side(ports, |port, config| {
-            Program::load(port, config, features, layout, &maps, None)
-        })?;
-        let (mut programs, mut lanes) = (Vec::new(), Vec::new());
-        for ((program, own), config) in loaded.into_iter().zip(ports) {
-            let own = match &program.lane {
-                Some(work) => Some(Lanes::start(&own, work, config, features)?),
-                None => None,
-            };
-            if let (Some(pins), Some(own)) = (&pins, &own) {
-                pins.pin_lane_work(programs.len(), own.map(LANE_WORK))?;
-            }
-            lanes.push(own);
-            programs.push(program);
-        }
-        let memory = memory(&maps, layout)?;
-        Ok(Self {
-            pins,
-            links: Vec::new(),
-            shaper: None,
-            // Bounded by the count of all frames that wait: `tp_leave_later()`.
-            given: match layout.shaping {
-                Some(_) => Some(Arc::new(Inbox::new(usize::MAX)?)),
-                None => None,
-            },
-            sets: vec![Set { features, programs }],
-            maps,
-            ports: ports.to_vec(),
-            lanes,
-            layout: layout.clone(),
-            memory,
-            loading: None,
-            refusals: Refusals::default(),
-        })
+        let mut loaded = Self::load_over(layout, ports, features, pins.as_ref())?;
+        loaded.pins = pins;
+        Ok(loaded)
     }
 
     fn memory(&self) -> &Memory {
@@ -226,12 +236,18 @@ impl Backend for Xdp {
             self.set_redirect(port, *ifindex)?;
         }
         self.start_shaper()?;
+        if let Some(pins) = &self.pins {
+            pins.give_way(&self.ports, &ifindexes);
+        }
         for (port, ifindex) in ifindexes.into_iter().enumerate() {
             let link = self.link(port, ifindex)?;
             self.links.push(Some(link));
+            if let Some(pins) = &mut self.pins {
+                pins.are_met();
+            }
         }
         if let Some(pins) = &self.pins {
-            pins.keep_links(&self.ports);
+            pins.retain_links(&self.ports);
         }
         Ok(())
     }
@@ -246,13 +262,10 @@ impl Backend for Xdp {
         if wanted == 0 {
             return Ok(());
         }
-        for (at, link) in self.links.iter().enumerate() {
-            let lanes = self.lanes[at].as_ref();
-            if let Err(error) = self.sets[wanted].programs[at].replace(link.as_ref(), lanes) {
-                for (before, link) in self.links.iter().enumerate().take(at + 1) {
-                    let lanes = self.lanes[before].as_ref();
-                    self.sets[0].programs[before].replace(link.as_ref(), lanes)?;
-                }
+        // Before they are attached, too: lanes are there already.
+        for at in 0..self.ports.len() {
+            if let Err(error) = self.replace_on(at, wanted) {
+                (0..=at).try_for_each(|before| self.replace_on(before, 0))?;
                 return Err(error);
             }
         }

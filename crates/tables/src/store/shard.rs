@@ -347,8 +347,9 @@ impl ShardTables {
     }
 
     /// [`compiled::Tables::keep_counts`]
-    pub(crate) fn keep_counts(&mut self) {
-        self.recounted = Some(Recounted::default());
+    pub(crate) fn keep_counts(&mut self, kept: bool) {
+        self.counts_are_kept();
+        self.recounted = kept.then(Recounted::default);
     }
 
     /// [`compiled::Tables::counts_are_kept`]

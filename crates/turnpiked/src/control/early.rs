@@ -12,6 +12,10 @@ use crate::n4::{Receiver, Sender, Socket};
 
 /// N4 is looked at so often.
 const PAUSE: Duration = Duration::from_millis(2);
+/// Batches of datagrams that are looked at before sessions come in again: else a flood could keep them out.
+const BATCHES: usize = 16;
+/// Octets of senders who have no association that may wait.
+const STRANGERS_ROOM: usize = 1 << 20;
 /// Memory of a datagram beside its octets.
 const BESIDE: usize = 64;
 
@@ -22,8 +26,9 @@ pub(super) struct Early<'c> {
     receiver: Receiver,
     sender: Sender,
     looked: Instant,
-    /// Octets that may wait.
+    /// Octets that may wait, of SMFs and of others.
     room: usize,
+    strangers_room: usize,
     waiting: Vec<(SocketAddr, Vec<u8>)>,
     /// Senders of what came in by interfaces of the data network.
     kept_out: Vec<SocketAddr>,
@@ -45,6 +50,7 @@ impl<'c> Early<'c> {
             sender: Sender::new(),
             looked: Instant::now(),
             room,
+            strangers_room: STRANGERS_ROOM,
             waiting: Vec::new(),
             kept_out: Vec::new(),
         }
@@ -56,8 +62,11 @@ impl<'c> Early<'c> {
             return;
         }
         for (number, socket) in self.sockets.iter().enumerate() {
-            // What is wrong with a socket is said when it is served.
-            while self.receiver.receive(socket).is_ok_and(|count| count > 0) {
+            for _ in 0..BATCHES {
+                // What is wrong with a socket is said when it is served.
+                if self.receiver.receive(socket).unwrap_or(0) == 0 {
+                    break;
+                }
                 self.take(number, socket, core);
             }
         }
@@ -70,6 +79,7 @@ impl<'c> Early<'c> {
             receiver,
             sender,
             room,
+            strangers_room,
             waiting,
             kept_out,
             ..
@@ -77,7 +87,7 @@ impl<'c> Early<'c> {
         receiver.keep(
             |ifindex| gate.admits(number, ifindex),
             |from| {
-                if take_room(room, 0) {
+                if take_room(strangers_room, 0) {
                     kept_out.push(from);
                 }
             },
@@ -88,6 +98,10 @@ impl<'c> Early<'c> {
                 sender.send(socket, [(from, answer.as_slice())].into_iter());
             }
             // A heartbeat says more than that it wants an answer. That it gets a second one, SMFs ignore.
+            let room = match core.is_stranger(from) {
+                true => &mut *strangers_room,
+                false => &mut *room,
+            };
             if take_room(room, octets.len()) {
                 waiting.push((from, octets.to_vec()));
             }

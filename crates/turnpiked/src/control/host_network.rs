@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
 use nexthop::netlink::Netlink;
-use nexthop::{KernelChange, NextHop, NextHops, Request};
+use nexthop::{KernelChange, NextHops, Request};
 use report::PolicyReport;
 use slowpath::{
     BufferCounts, BufferThread, BufferedSession, EndMarkerCounters, Finished, SlowPathCounters,
@@ -60,10 +60,14 @@ impl HostNetwork {
         }
     }
 
-    /// Whether all that the kernel knows is known, and the way to each gNB with it.
+    /// Whether all that the kernel knows is known.
+    pub(crate) fn is_known(&self) -> bool {
+        self.is_known
+    }
+
+    /// The same, and the way to each gNB and gateway with it.
     pub(crate) fn is_settled(&self) -> bool {
-        let mut ways = self.next_hops.peers().map(|(_, way)| way);
-        self.is_known && !ways.any(|way| matches!(way, None | Some(NextHop::Unresolved { .. })))
+        self.is_known && self.next_hops.is_resolved()
     }
 
     /// Note a change of the kernel's; the tables learn of it by [`Self::reconcile`].

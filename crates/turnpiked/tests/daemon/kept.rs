@@ -152,6 +152,41 @@ fn heartbeat(net: &Net, within: Duration) -> Option<u32> {
     Some(u32::from_be_bytes(answer[12..16].try_into().unwrap()))
 }
 
+/// An end that is asked for while it is not yet known which sessions there are leaves them, too.
+#[test]
+fn a_stop_while_sessions_are_taken_over_leaves_them() {
+    let net = Net::new();
+    net.peer
+        .ip(&format!("addr add {ANOTHER}/24 dev n4"))
+        .unwrap();
+    let (_unmount, config) = pinning(&net, 0);
+    let config = format!("{config}on_stop = \"keep\"\n");
+    let daemon = net.start(&config);
+    let smf = net.smf();
+    smf.associate().unwrap();
+    let sessions: Vec<Session> = (0..3000).map(|_| smf.establish(&plan()).unwrap()).collect();
+    assert_eq!(daemon.stop(), 0);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_turnpiked"));
+    command.arg("--config").arg(net.config(&config));
+    command.env("RUNTIME_DIRECTORY", &net.folder);
+    let log = net.folder.join("stopped");
+    let mut stopped = net
+        .upf
+        .spawn(command.stderr(fs::File::create(&log).unwrap()))
+        .unwrap();
+    while heartbeat(&net, LOOK).is_none() {}
+    stopped.signal(Signal::SIGTERM).unwrap();
+    assert!(stopped.wait(LIMIT).unwrap().success());
+    let said = fs::read_to_string(log).unwrap();
+    assert!(
+        said.contains("sessions are left to the next start"),
+        "{said}"
+    );
+    let daemon = net.start(&config);
+    assert!(modify(&smf, &sessions[2999]));
+    assert_eq!(daemon.stop(), 0);
+}
+
 /// What starts turnpiked with a socket of somebody else's, as systemd hands it over.
 fn activated(socket: &UdpSocket) -> Command {
     let mut command = Command::new("sh");

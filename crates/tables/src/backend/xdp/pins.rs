@@ -7,7 +7,7 @@
 
 use std::ffi::CString;
 use std::fmt::Write;
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -20,6 +20,7 @@ use nix::sys::statfs::statfs;
 
 use super::maps::{LANE_WORK, Maps, map_named};
 use super::object::setup;
+use super::program::ifindex_under;
 use crate::abi::{Line, Side};
 use crate::error::SetupError;
 use crate::memory::View;
@@ -41,6 +42,18 @@ pub struct Pins {
     folder: PathBuf,
     /// Of this process.
     generation: u64,
+    /// Packets meet them, or have.
+    is_met: bool,
+    /// Nobody else has the folder while this is locked.
+    _lock: File,
+}
+
+impl Drop for Pins {
+    fn drop(&mut self) {
+        if !self.is_met {
+            remove(&self.maps(self.generation));
+        }
+    }
 }
 
 /// What a generation of before has counted.
@@ -80,9 +93,16 @@ impl Pins {
         if !is_ours || about.mode() & 0o077 != 0 {
             return Err(failed(io::Error::other("it is not this user's alone")));
         }
+        let lock = File::open(folder).map_err(failed)?;
+        if lock.try_lock().is_err() {
+            let other = "it is another turnpiked's, which runs";
+            return Err(failed(io::Error::other(other)));
+        }
         let mut pins = Self {
             folder: folder.to_owned(),
             generation: 0,
+            is_met: false,
+            _lock: lock,
         };
         let latest = pins.generations().map_err(failed)?.into_iter().max();
         pins.generation = latest.unwrap_or(0).max(after) + 1;
@@ -105,11 +125,11 @@ impl Pins {
     }
 
     fn maps(&self, generation: u64) -> PathBuf {
-        self.folder.join(format!("{MAPS}{generation:016x}"))
+        maps_of(&self.folder, generation)
     }
 
     /// Removes maps of all generations but these and that of this process. Packets that meet programs over them still do.
-    pub fn keep(&self, generations: &[u64]) {
+    pub fn retain_maps(&self, generations: &[u64]) {
         for generation in self.generations().unwrap_or_default() {
             if generation != self.generation && !generations.contains(&generation) {
                 remove(&self.maps(generation));
@@ -117,9 +137,9 @@ impl Pins {
         }
     }
 
-    /// Removes maps of this process.
-    pub(super) fn remove_own(&self) {
-        remove(&self.maps(self.generation));
+    /// Packets meet the maps of this process from now on.
+    pub(super) fn are_met(&mut self) {
+        self.is_met = true;
     }
 
     /// Removes everything: what nobody else has ends.
@@ -129,20 +149,27 @@ impl Pins {
 
     /// Removes everything of whoever has this name and does not run, below a folder in a bpffs. Whether there was something.
     pub fn remove_of(below: &Path, name: &str) -> io::Result<bool> {
+        Self::detach_of(below, name);
         match fs::remove_dir_all(below.join(escaped(name))) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             removed => removed.map(|()| true),
         }
     }
 
-    /// What a generation of before has counted.
-    pub fn left(&self, generation: u64) -> Result<Left, SetupError> {
-        let folder = self.maps(generation);
+    /// What a generation of whoever has this name has counted, below a folder in a bpffs.
+    pub fn left(below: &Path, name: &str, generation: u64) -> Result<Left, SetupError> {
+        let folder = maps_of(&below.join(escaped(name)), generation);
         let [entries, sides] = COUNTING;
         Ok(Left {
             entries: table(&folder, entries)?,
             sides: table(&folder, sides)?,
         })
+    }
+
+    /// Links of whoever has this name and does not run end, below a folder in a bpffs: packets meet no program of theirs. What was
+    /// counted stays.
+    pub fn detach_of(below: &Path, name: &str) {
+        remove_links(&below.join(escaped(name)), |_, _| true);
     }
 
     /// Pins what is needed of these maps without this process.
@@ -186,22 +213,42 @@ impl Pins {
     }
 
     /// Links of interfaces that are not among these ports end.
-    pub(super) fn keep_links(&self, ports: &[PortConfig]) {
+    pub(super) fn retain_links(&self, ports: &[PortConfig]) {
         let names: Vec<String> = ports.iter().map(link_name).collect();
-        for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
-            let name = entry.file_name();
-            let is_known = |name: &str| names.iter().any(|known| known == name);
-            let other = name.to_str().filter(|name| !is_known(name));
-            if other.is_some_and(|name| name.starts_with(LINK)) {
-                tracing::warn!(link = ?name, "packets of an interface do not go on");
-                let _ = fs::remove_file(entry.path());
-            }
-        }
+        remove_links(&self.folder, |name, _| {
+            names.iter().all(|known| known != name)
+        });
     }
 
-    /// All links end; what was counted is there.
-    pub fn detach(&self) {
-        self.keep_links(&[]);
+    /// Links end that are in the way of these ports' on the same interfaces: of another mode, or under a former name.
+    pub(super) fn give_way(&self, ports: &[PortConfig], ifindexes: &[u32]) {
+        let names: Vec<String> = ports.iter().map(link_name).collect();
+        remove_links(&self.folder, |name, path| {
+            let on = get(path).ok().and_then(|link| ifindex_under(link.as_fd()));
+            let is_other = names.iter().all(|known| known != name);
+            is_other && on.is_some_and(|on| ifindexes.contains(&on))
+        });
+    }
+}
+
+fn maps_of(folder: &Path, generation: u64) -> PathBuf {
+    folder.join(format!("{MAPS}{generation:016x}"))
+}
+
+/// Removes links in a folder that are meant by their name, or their path.
+fn remove_links(folder: &Path, mut is_meant: impl FnMut(&str, &Path) -> bool) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let name = name.to_str().filter(|name| name.starts_with(LINK));
+        if name.is_some_and(|name| is_meant(name, &entry.path())) {
+            tracing::warn!(link = name, "packets of an interface do not go on");
+            // Now, and not when the kernel comes to tidy up: another program may be about to take its place.
+            if let Ok(link) = get(&entry.path()) {
+                // SAFETY: the descriptor is open.
+                unsafe { libbpf_sys::bpf_link_detach(link.as_raw_fd()) };
+            }
+            let _ = fs::remove_file(entry.path());
+        }
     }
 }
 

@@ -346,15 +346,18 @@ impl Upf {
         Ok(upf)
     }
 
-    /// Starts it, and kills it after a while, ready or not.
+    /// Starts it, and kills it when `now` says so, ready or not. It is told the time since the start.
     pub fn start_and_kill(
         netns: &Netns,
         settings: &Settings,
         folder: &Path,
-        after: Duration,
+        now: impl Fn(Duration) -> bool,
     ) -> Result<()> {
+        let start = Instant::now();
         let upf = Self::spawn(netns, settings, folder)?;
-        std::thread::sleep(after);
+        while !now(start.elapsed()) && start.elapsed() < NEVER {
+            std::thread::sleep(Duration::from_micros(200));
+        }
         upf.stop(Signal::SIGKILL)
     }
 

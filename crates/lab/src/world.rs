@@ -319,9 +319,11 @@ impl World {
         Ok(())
     }
 
-    /// Starts the UPF, when it is down, and kills it after a while, ready or not.
-    pub fn start_and_kill_upf(&self, after: Duration) -> Result<()> {
-        Upf::start_and_kill(&self.upf_ns, &self.settings, &self.folder, after)
+    /// Starts the UPF, when it is down, and kills it when `now` says so, ready or not. It is told the folder of the UPF, and the time
+    /// since the start.
+    pub fn start_and_kill_upf(&self, now: impl Fn(&Path, Duration) -> bool) -> Result<()> {
+        let now = |elapsed| now(&self.folder, elapsed);
+        Upf::start_and_kill(&self.upf_ns, &self.settings, &self.folder, now)
     }
 
     /// The UPF.

@@ -15,6 +15,7 @@ mod shapes;
 mod shaping;
 mod sockets;
 mod spread;
+mod succession;
 mod sut;
 mod svg;
 mod switch;
@@ -57,6 +58,9 @@ pub struct Options {
     /// Only what readers of REST cost an SMF.
     #[arg(long)]
     pub readers_only: bool,
+    /// Only what is lost while a UPF is killed `runs` times, and how soon its successors answer, with so many sessions.
+    #[arg(long)]
+    pub succession_only: bool,
     /// Only what TCP gets of maximum bit rates, on the chosen data path.
     #[arg(long)]
     pub tcp_only: bool,
@@ -134,6 +138,10 @@ pub fn run(options: &Options) -> Result<()> {
     }
     if options.readers_only {
         readers::measure(&mut figures)?;
+        return report(&figures, options);
+    }
+    if options.succession_only {
+        succession::measure(&mut figures, options.sessions, options.runs)?;
         return report(&figures, options);
     }
     if options.tcp_only {

@@ -10,6 +10,7 @@ use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
+use crate::cleanup;
 use crate::netns::{End, Netns, Prefix, cable};
 use crate::ue::Addresses;
 use crate::upf::{self, Settings, Upf};
@@ -34,6 +35,7 @@ pub(super) struct Sut {
     /// From `exec` to the first answer over REST.
     pub(super) start_to_ready: Duration,
     folder: PathBuf,
+    settings: Settings,
 }
 
 impl Drop for Sut {
@@ -41,7 +43,8 @@ impl Drop for Sut {
         if let Some(daemon) = self.daemon.take() {
             let _ = daemon.stop(Signal::SIGTERM);
         }
-        let _ = std::fs::remove_dir_all(&self.folder);
+        cleanup::remove_folder(&self.folder);
+        cleanup::forget_folder(&self.folder);
     }
 }
 
@@ -99,6 +102,7 @@ impl Sut {
 
         let folder = std::env::temp_dir().join(prefix.name("bench"));
         std::fs::create_dir_all(&folder)?;
+        cleanup::add_folder(&folder);
         let settings = Settings {
             n4: UPF_N4,
             n4_also: None,
@@ -126,6 +130,7 @@ impl Sut {
             upf,
             start_to_ready,
             folder,
+            settings,
         };
         sut.resolve_neighbours()?;
         Ok(sut)
@@ -192,6 +197,20 @@ impl Sut {
             }
         }
         bail!("turnpiked has no thread {name}")
+    }
+
+    /// The daemon is gone, at once.
+    pub(super) fn kill(&mut self) -> Result<()> {
+        let daemon = self.daemon.take().context("the UPF is down")?;
+        daemon.stop(Signal::SIGKILL)
+    }
+
+    /// The next one is there.
+    pub(super) fn start_again(&mut self) -> Result<()> {
+        let mut daemon = Upf::start(&self.upf, &self.settings, &self.folder)?;
+        self.pid = daemon.pid()?;
+        self.daemon = Some(daemon);
+        Ok(())
     }
 
     /// Take the daemon down.

@@ -1,18 +1,25 @@
 //! Nodes that go and come back.
 
+use std::cell::{Cell, OnceCell};
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::signal::Signal;
+use rs_pfcp::ie::framed_route::FramedRoute;
 use rs_pfcp::ie::reporting_triggers::ReportingTriggers;
 use rs_pfcp::message::MsgType;
 
 use super::sessions::ping_all;
 use super::{Scenario, both_ways, eventually, flow_down, flow_up, more_of};
 use crate::dn;
-use crate::flow::Shape;
+use crate::flow::{self, Shape};
 use crate::ping::unanswered;
-use crate::smf::{Event, Style, Urr, Used, query_urr, used};
+use crate::smf::{Event, SessionPlan, Style, Urr, Used, query_urr, used};
 use crate::world::{Attached, Family, World};
 
 pub(super) fn scenarios() -> Vec<Scenario> {
@@ -48,8 +55,8 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         .long(),
         Scenario::new(
             "upf-killed-spread",
-            "nor where users are spread over CPUs",
-            upf_killed_unnoticed,
+            "nor where users are spread over CPUs, by programs that do all",
+            upf_killed_spread,
         )
         .outlasting()
         .line("[[interface]]", "spread_cpus = [0, 1]")
@@ -180,15 +187,68 @@ fn upf_killed(world: &mut World) -> Result<String> {
 }
 
 fn upf_killed_unnoticed(world: &mut World) -> Result<String> {
-    const TIMES: u32 = 5;
+    let plan = world.plan(Family::V4, Style::Open5gs);
+    killed_under_traffic(world, plan, None)
+}
+
+fn upf_killed_spread(world: &mut World) -> Result<String> {
     let mut plan = world.plan(Family::V4, Style::Open5gs);
+    // The common programs do not know whose these addresses are.
+    plan.pdi = vec![FramedRoute::new("198.51.100.0/24 0.0.0.0 1").to_ie()];
+    killed_under_traffic(world, plan, Some([198, 51, 100, 5].into()))
+}
+
+/// Names of unsettled files of a UPF: one for each start that ended when packets may have met its tables.
+fn unsettled(folder: &Path) -> BTreeSet<OsString> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let names = entries.map(|entry| entry.file_name());
+    names
+        .filter(|name| name.to_string_lossy().contains(".tables-"))
+        .collect()
+}
+
+/// A start ends so long after packets may have met its tables. Whether they may, and it had not taken over yet.
+fn end_early(world: &World, after: Duration) -> Result<bool> {
+    let (before, met) = (OnceCell::new(), OnceCell::new());
+    let was_early = Cell::new(false);
+    world.start_and_kill_upf(|folder, elapsed| {
+        let before = before.get_or_init(|| unsettled(folder));
+        let own = || unsettled(folder).difference(before).next().cloned();
+        if met.get().is_none()
+            && let Some(name) = own()
+        {
+            let _ = met.set((name, elapsed));
+        }
+        let Some((name, at)) = met.get() else {
+            return false;
+        };
+        was_early.set(folder.join(name).exists());
+        elapsed - *at >= after
+    })?;
+    Ok(was_early.get())
+}
+
+/// `source`: what the UE sends comes from there.
+fn killed_under_traffic(
+    world: &mut World,
+    mut plan: SessionPlan,
+    source: Option<Ipv4Addr>,
+) -> Result<String> {
+    const TIMES: u32 = 5;
     plan.urrs = vec![Urr::of_volume(1, ReportingTriggers::new())];
     let mut attached = world.attach("ue1", &plan, 0, 0)?;
     let shape = Shape::endless(1000);
-    let flows = [
-        flow_up(world, &attached, shape)?,
-        flow_down(world, &attached, shape)?,
-    ];
+    let up = match source {
+        None => flow_up(world, &attached, shape)?,
+        Some(source) => {
+            let (ue, to) = (&attached.ue.netns, dn::server_for(attached.address()?));
+            ue.ip(&format!("addr add {source}/32 dev lo"))?;
+            let (from, to) = ((source, 0).into(), SocketAddr::new(to, 0));
+            flow::start_from(ue, from, &world.dn_ns, to, shape)?
+        }
+    };
+    let flows = [up, flow_down(world, &attached, shape)?];
+    let mut met = 0;
     let mut measured = Used::default();
     for time in 0..TIMES {
         flows.iter().try_for_each(|flow| more_of(flow, 300))?;
@@ -196,11 +256,13 @@ fn upf_killed_unnoticed(world: &mut World) -> Result<String> {
         upf.stop(Signal::SIGKILL)?;
         // Nobody is there.
         flows.iter().try_for_each(|flow| more_of(flow, 300))?;
-        // Some of these end while they take over.
-        for early in 0..3 {
-            world.start_and_kill_upf(Duration::from_millis(u64::from(
-                60 + 70 * early + 10 * time,
-            )))?;
+        for after in [60, 130] {
+            let after = Duration::from_millis(after + u64::from(10 * time));
+            world.start_and_kill_upf(|_, elapsed| elapsed >= after)?;
+        }
+        // At once when packets may meet new tables, and when some links, or all, have changed over.
+        for after in [0, 12] {
+            met += u32::from(end_early(world, Duration::from_millis(after))?);
         }
         world.start_upf()?;
         flows.iter().try_for_each(|flow| more_of(flow, 300))?;
@@ -208,6 +270,7 @@ fn upf_killed_unnoticed(world: &mut World) -> Result<String> {
             measured.add(usage_so_far(world, &attached)?);
         }
     }
+    ensure!(met > 0, "no start has ended while it took over");
     let mut sent = Used::default();
     for (direction, flow) in flows.into_iter().enumerate() {
         flow.stop();
@@ -228,7 +291,7 @@ fn upf_killed_unnoticed(world: &mut World) -> Result<String> {
     let server = dn::server_for(attached.address()?);
     unanswered(&attached.ue.netns, server, 2).context("after an ordinary end")?;
     Ok(format!(
-        "{TIMES} times; {} packets up and {} down, each counted once",
+        "{TIMES} times, and {met} starts while they took over; {} packets up and {} down, each counted once",
         sent.packets[0], sent.packets[1]
     ))
 }

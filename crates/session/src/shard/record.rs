@@ -304,6 +304,7 @@ impl Record {
         put_record(self.seid, home, &self.context, &mut octets);
         octets
     }
+
     /// The session, under its SEID, and what is in the places that it names.
     pub(crate) fn into_parts(self) -> (u64, Context, Option<Names>) {
         (self.seid, self.context, self.names)

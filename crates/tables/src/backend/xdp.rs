@@ -22,6 +22,7 @@ use crate::ring::Ring;
 
 mod builds;
 mod lanes;
+mod link;
 mod maps;
 mod object;
 pub(crate) mod pins;
@@ -30,10 +31,11 @@ mod refusals;
 mod shaper;
 
 use lanes::Lanes;
+use link::{ifindex_under, is_live};
 use maps::{LANE_WORK, LATER, Maps, empty_maps, map_named, memory};
 use object::setup;
 use pins::Pins;
-use program::{Program, Set, ifindex_under, is_live, side_by_side, thread_gone};
+use program::{Program, Set, side_by_side, thread_gone};
 use refusals::Refusals;
 use shaper::Shaper;
 

@@ -18,9 +18,9 @@ use compiled::Counters;
 use libbpf_rs::{MapCore, MapHandle};
 use nix::sys::statfs::statfs;
 
+use super::link::{self, ifindex_under};
 use super::maps::{LANE_WORK, Maps, map_named};
 use super::object::setup;
-use super::program::ifindex_under;
 use crate::abi::{Line, Side};
 use crate::error::SetupError;
 use crate::memory::View;
@@ -242,10 +242,8 @@ fn remove_links(folder: &Path, mut is_meant: impl FnMut(&str, &Path) -> bool) {
         let name = name.to_str().filter(|name| name.starts_with(LINK));
         if name.is_some_and(|name| is_meant(name, &entry.path())) {
             tracing::warn!(link = name, "packets of an interface do not go on");
-            // Now, and not when the kernel comes to tidy up: another program may be about to take its place.
             if let Ok(link) = get(&entry.path()) {
-                // SAFETY: the descriptor is open.
-                unsafe { libbpf_sys::bpf_link_detach(link.as_raw_fd()) };
+                link::detach(link.as_fd());
             }
             let _ = fs::remove_file(entry.path());
         }

@@ -168,6 +168,7 @@ mod tests {
             SessionUsage,
             ShaperReport,
             SmfReport,
+            StateReport,
             Status,
             TableFill,
             TopRate,

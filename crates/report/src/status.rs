@@ -45,6 +45,23 @@ pub struct Status {
     pub memory_bytes: u64,
     /// Huge pages in the memory of the process.
     pub huge_pages: HugePages,
+    /// Sessions that outlive the process; absent: they end with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<StateReport>,
+}
+
+/// Sessions that outlive the process, and those that it found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct StateReport {
+    /// Packets go on when the process has ended.
+    pub packets_go_on: bool,
+    /// Sessions of the process before this one that are this one's.
+    pub taken_over: u64,
+    /// Sessions of the process before this one that could not be taken in: the log says why.
+    pub lost: u64,
+    /// Milliseconds that this took.
+    pub took_ms: u64,
 }
 
 /// Huge pages in the memory of the process.

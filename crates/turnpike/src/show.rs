@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use report::{
     ApplicationReport, BuffersBody, CapacityReport, DatapathBody, DropReport, FarReport, Fill,
     PdrReport, PeerReport, PolicyReport, PortReport, QerReport, SessionDetail, SessionPage,
-    SmfReport, Status, TableFill,
+    SmfReport, StateReport, Status, TableFill,
 };
 use serde_json::Value;
 
@@ -30,6 +30,7 @@ pub(crate) fn status(status: &Status) -> String {
         grouped(status.memory_bytes / 1024),
         huge_pages(status),
     );
+    out += &status.state.as_ref().map_or(String::new(), state);
     out + &troubles(status) + &ports(&status.ports) + "\n" + &tables(&status.tables)
 }
 
@@ -48,6 +49,24 @@ fn troubles(status: &Status) -> String {
         );
     }
     if out.is_empty() { out } else { out + "\n" }
+}
+
+/// What outlives the process.
+fn state(state: &StateReport) -> String {
+    let mut out = match state.packets_go_on {
+        true => "sessions and packets go on when turnpiked ends",
+        false => "sessions go on when turnpiked ends, and packets do not",
+    }
+    .to_owned();
+    if state.taken_over + state.lost > 0 {
+        out += &format!(
+            "; {} taken over at the start, {} lost, in {} ms",
+            state.taken_over.cell(),
+            state.lost.cell(),
+            state.took_ms.cell(),
+        );
+    }
+    out + "\n\n"
 }
 
 /// Memory in huge pages, and nothing where they are not asked for.
@@ -582,6 +601,20 @@ mod tests {
             policies(&Vec::new()),
             "no forwarding policies are configured\n"
         );
+    }
+
+    #[test]
+    fn status_says_what_outlives_turnpiked() {
+        let of = |state: Value| status(&report(json!({ "state": state })));
+        let text = of(json!({"packets_go_on": true, "taken_over": 7, "lost": 1, "took_ms": 140}));
+        let line = "sessions and packets go on when turnpiked ends; 7 taken over at the start, 1 lost, in 140 ms\n";
+        assert!(text.contains(line), "{text}");
+        let text = of(json!({}));
+        assert!(
+            text.contains("sessions go on when turnpiked ends, and packets do not\n"),
+            "{text}"
+        );
+        assert!(!of(Value::Null).contains("go on"));
     }
 
     #[test]

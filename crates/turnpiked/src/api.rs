@@ -241,6 +241,7 @@ async fn status(State(api): State<Api>) -> Result<Json<Status>, Failure> {
             asked_for: system::asks_for_huge_pages(),
             bytes: system::huge_page_bytes(),
         },
+        state: snapshot.state,
     }))
 }
 

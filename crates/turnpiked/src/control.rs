@@ -510,6 +510,7 @@ impl Control {
                 let own = (self.unsent, self.shutting_down.is_some());
                 let mut snapshot = show::snapshot(core, &self.about, parts, own);
                 snapshot.tables.extend(self.kept.as_ref().map(Kept::fill));
+                snapshot.state = self.kept.as_ref().map(|kept| kept.report().clone());
                 let _ = reply.send(snapshot);
             }
             Question::Peers { after, reply } => {

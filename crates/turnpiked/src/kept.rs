@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use arena::{Arena, Memory};
 use nix::libc::O_NOFOLLOW;
-use report::TableFill;
+use report::{StateReport, TableFill};
 use serde::{Deserialize, Serialize};
 use session::{Change, Core, NodeRecord, Outbox, Time};
 use tables::{KeptFile, Left, Pins, SetupError, Tables};
@@ -86,6 +86,8 @@ pub(crate) struct Former {
     arena: Arena<Words>,
     /// Its usage is that of the one before, so that all is to be added that its tables have counted.
     is_unsettled: bool,
+    /// Sessions whose records are damaged.
+    damaged: usize,
 }
 
 /// A start before this one has ended, or this one begins.
@@ -173,6 +175,7 @@ pub(crate) struct Kept {
     unkept: BTreeSet<u32>,
     /// Changes that did.
     refused: u64,
+    report: StateReport,
 }
 
 /// Files of one UPF, which nobody else has while this process lives.
@@ -329,6 +332,7 @@ impl Files {
             node,
             arena,
             is_unsettled: false,
+            damaged: damaged.len(),
         }))
     }
 }
@@ -464,14 +468,24 @@ impl Beginning {
             core.note_changes();
         }
         let mut before = Vec::new();
+        let mut report = StateReport {
+            packets_go_on: header.tables > 0,
+            ..StateReport::default()
+        };
         if let Some(former) = former {
             let entered = former.enter(now, core, out, &mut attend);
             // Not once more, should that be why this process ends.
-            let lost = entered.inspect_err(|_| files.remove())?;
+            let lost = entered.inspect_err(|_| files.remove())? + former.damaged;
+            report = StateReport {
+                taken_over: core.session_count() as u64,
+                lost: lost as u64,
+                took_ms: began.elapsed().as_millis() as u64,
+                ..report
+            };
             tracing::info!(
-                sessions = core.session_count(),
+                sessions = report.taken_over,
                 lost,
-                after_ms = began.elapsed().as_millis() as u64,
+                after_ms = report.took_ms,
                 "sessions of the process before this one go on"
             );
             before.push(former);
@@ -498,6 +512,7 @@ impl Beginning {
             full_at: None,
             unkept: BTreeSet::new(),
             refused: 0,
+            report,
         };
         kept.put_changes(core, true);
         Ok(TakenOver {
@@ -794,6 +809,11 @@ impl Kept {
             self.full_at = Some(Instant::now());
             core.set_full(true);
         }
+    }
+
+    /// What this process has found, and leaves.
+    pub(crate) fn report(&self) -> &StateReport {
+        &self.report
     }
 
     /// Octets of the file.

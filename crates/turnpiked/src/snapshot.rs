@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use report::{
     BufferTotals, CapacityReport, DatapathReport, DropReport, Fill, PolicyReport, PortReport,
-    TableFill, UsageTotals, WorkerReport,
+    StateReport, TableFill, UsageTotals, WorkerReport,
 };
 
 /// The state of the whole, cheap to make whatever the number of sessions.
@@ -36,6 +36,8 @@ pub(crate) struct Snapshot {
     pub(crate) drops: Vec<DropReport>,
     pub(crate) capacities: Vec<CapacityReport>,
     pub(crate) policies: Vec<PolicyReport>,
+    /// `None`: sessions end with the process.
+    pub(crate) state: Option<StateReport>,
 }
 
 /// Messages and events of N4.

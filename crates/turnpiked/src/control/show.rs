@@ -96,6 +96,7 @@ pub(crate) fn snapshot(
             .collect(),
         capacities: (core.tables().capacities().into_iter().map(capacity)).collect(),
         policies: network.policies(&about.config),
+        state: None,
         drops: totals
             .iter()
             .flat_map(|(name, totals)| drops(name, totals))

@@ -59,6 +59,11 @@ fn a_damaged_record_costs_its_session_alone() {
     let file = fs::File::options().write(true).open(&path).unwrap();
     file.write_all_at(&[0xee], at.unwrap() as u64 + 2).unwrap();
     let daemon = again(&net, daemon);
+    let state = &daemon.get("status")["state"];
+    assert_eq!(
+        (&state["taken_over"], &state["lost"]),
+        (&2.into(), &1.into())
+    );
     wait_for_log(&daemon, "its record is damaged");
     let there = sessions.iter().map(|session| modify(&smf, session));
     assert_eq!(there.collect::<Vec<_>>(), [true, false, true]);

@@ -17,6 +17,8 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
+use std::sync::mpsc::sync_channel;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -24,7 +26,7 @@ use arena::{Arena, Memory};
 use nix::libc::O_NOFOLLOW;
 use report::{StateReport, TableFill};
 use serde::{Deserialize, Serialize};
-use session::{Change, Core, NodeRecord, Outbox, Time};
+use session::{Change, Core, NodeRecord, Outbox, Record, RecordError, Time};
 use tables::{KeptFile, Left, Pins, SetupError, Tables};
 
 use crate::config::{Config, DatapathKind, State};
@@ -42,6 +44,9 @@ const RETRY: Duration = Duration::from_secs(1);
 const UNSETTLED_MAX: usize = 4;
 /// Front of the end of an unsettled file's name.
 const UNSETTLED: &str = ".tables-";
+/// Records that are read together, and how many times that many may wait.
+const BATCH: usize = 256;
+const BATCHES: usize = 16;
 /// N4 is attended to behind so many records.
 const ATTENDED: usize = 64;
 /// Records that cannot be taken in and are said one by one.
@@ -563,7 +568,7 @@ impl TakenOver {
         }
         if !before.is_empty() {
             core.tables().pass()?;
-            count_before(&before, now, core, out, attend);
+            count_before(&before, now, core, out, attend)?;
         }
         if generation.is_some() && !before.is_empty() {
             tracing::info!(
@@ -638,10 +643,10 @@ fn count_before(
     core: &mut Core<Tables>,
     out: &mut Outbox,
     mut attend: impl FnMut(&Core<Tables>),
-) {
+) -> io::Result<()> {
     for former in before {
         match former.left() {
-            Ok(Some(left)) => former.count(&left, now, core, out, &mut attend),
+            Ok(Some(left)) => former.count(&left, now, core, out, &mut attend)?,
             Ok(None) => {}
             Err(error) => tracing::error!(
                 %error,
@@ -649,6 +654,7 @@ fn count_before(
             ),
         }
     }
+    Ok(())
 }
 
 fn create(path: &Path, header: &Header) -> Result<Arena<Words>> {
@@ -688,23 +694,24 @@ impl Former {
         attend: &mut impl FnMut(&Core<Tables>),
     ) -> Result<usize> {
         core.resume(now, &self.node, out)?;
-        let mut lost = 0;
-        for (number, (place, octets)) in self.arena.records().enumerate() {
-            if number % ATTENDED == 0 {
-                attend(core);
-            }
-            if place == self.header.node {
-                continue;
-            }
-            let entered = self.node.session(&octets).map_err(anyhow::Error::from);
-            let entered = entered.and_then(|record| Ok(core.adopt(now, record, out)?));
-            if let Err(error) = entered {
-                lost += 1;
-                if lost <= LOST_SAID {
-                    tracing::error!(place, "a session is lost: {error:#}");
+        let (mut lost, mut number) = (0, 0usize);
+        self.sessions(
+            |_| true,
+            |place, record| {
+                if number.is_multiple_of(ATTENDED) {
+                    attend(core);
                 }
-            }
-        }
+                number += 1;
+                let entered = record.map_err(anyhow::Error::from);
+                let entered = entered.and_then(|record| Ok(core.adopt(now, record, out)?));
+                if let Err(error) = entered {
+                    lost += 1;
+                    if lost <= LOST_SAID {
+                        tracing::error!(place, "a session is lost: {error:#}");
+                    }
+                }
+            },
+        )?;
         Ok(lost)
     }
 
@@ -716,23 +723,49 @@ impl Former {
         core: &mut Core<Tables>,
         out: &mut Outbox,
         attend: &mut impl FnMut(&Core<Tables>),
-    ) {
-        for (number, (place, octets)) in self.arena.records().enumerate() {
-            if number % ATTENDED == 0 {
+    ) -> io::Result<()> {
+        let mut number = 0usize;
+        self.sessions(Record::is_counted, |_, record| {
+            if number.is_multiple_of(ATTENDED) {
                 attend(core);
             }
-            if place == self.header.node {
-                continue;
-            }
+            number += 1;
             // One that cannot be read has been said to be lost.
-            let Ok(record) = self.node.session(&octets) else {
-                continue;
-            };
+            let Ok(record) = record else { return };
             let uncounted = record.uncounted(self.is_unsettled, |entry| left.counted(entry));
             if !uncounted.is_nothing() {
                 core.count(now, record.seid(), &uncounted, out);
             }
-        }
+        })
+    }
+
+    /// All sessions whose octets are meant, each with its place. They are read by another thread while the caller does what it
+    /// does with them.
+    fn sessions(
+        &self,
+        is_meant: impl Fn(&[u8]) -> bool + Send,
+        mut each: impl FnMut(u32, Result<Record, RecordError>),
+    ) -> io::Result<()> {
+        thread::scope(|scope| {
+            let (sender, batches) = sync_channel(BATCHES);
+            let reader = thread::Builder::new().name("records".into());
+            reader.spawn_scoped(scope, move || {
+                let all = self.arena.records();
+                let meant =
+                    all.filter(|(place, octets)| *place != self.header.node && is_meant(octets));
+                let mut read = meant.map(|(place, octets)| (place, self.node.session(&octets)));
+                loop {
+                    let batch: Vec<_> = read.by_ref().take(BATCH).collect();
+                    if batch.is_empty() || sender.send(batch).is_err() {
+                        return;
+                    }
+                }
+            })?;
+            for (place, record) in batches.into_iter().flatten() {
+                each(place, record);
+            }
+            Ok(())
+        })
     }
 }
 
@@ -851,7 +884,7 @@ mod tests {
     const BOOT: &str = "this boot";
 
     fn in_folder(test: impl FnOnce(&Path, Files)) {
-        let name = format!("turnpiked-kept-{:?}", std::thread::current().id());
+        let name = format!("turnpiked-kept-{:?}", thread::current().id());
         let folder = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
         let files = Files::new(&folder, UPF).unwrap();
         test(&folder, files);

@@ -310,6 +310,21 @@ impl Record {
         (self.seid, self.context, self.names)
     }
 
+    /// Whether [`Self::uncounted`] may have something to tell of the record that these octets are, which costs next to nothing.
+    pub fn is_counted(octets: &[u8]) -> bool {
+        let fields = behind_version(octets, VERSION, OCTETS_MAX);
+        let fields = fields.and_then(|mut octets| Ok(take_octets(&mut octets)?));
+        let Ok(mut fields) = fields.map(Fields::of) else {
+            return false;
+        };
+        while let Ok(Some((tag, _))) = fields.next() {
+            if tag == tag::COUNTED {
+                return true;
+            }
+        }
+        false
+    }
+
     /// Counts of its PDRs in tables whose process is gone that nobody has looked at. `counted`: those of an entry there; `None`:
     /// there is none. `all`: nobody has looked at any, whatever it says.
     pub fn uncounted(&self, all: bool, counted: impl Fn(u32) -> Option<Counters>) -> Uncounted {

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 
 use crate::ids::{PdrId, PredefinedId};
 use crate::room::{Holding, NoRoom, Resource};
@@ -108,7 +109,7 @@ pub trait Tables {
         None
     }
 
-    /// What [`Self::counted_at`] says now is known elsewhere.
+    /// The present answers of [`Self::counted_at`] are known elsewhere.
     fn counts_are_kept(&mut self) {}
 }
 
@@ -118,7 +119,7 @@ pub struct CountedAt {
     /// There may be several of one PDR; their counts are added.
     pub pdr: PdrId,
     /// Entries of the tables.
-    pub entries: Box<[u32]>,
+    pub entries: SmallVec<[u32; 2]>,
     /// Counts of entries that were in their place before.
     pub before: Option<Box<Counters>>,
 }

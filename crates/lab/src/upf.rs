@@ -354,8 +354,9 @@ impl Upf {
         now: impl Fn(Duration) -> bool,
     ) -> Result<()> {
         let start = Instant::now();
-        let upf = Self::spawn(netns, settings, folder)?;
+        let mut upf = Self::spawn(netns, settings, folder)?;
         while !now(start.elapsed()) && start.elapsed() < NEVER {
+            upf.alive()?;
             std::thread::sleep(Duration::from_micros(200));
         }
         upf.stop(Signal::SIGKILL)

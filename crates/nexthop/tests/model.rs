@@ -536,9 +536,11 @@ fn a_neighbour_that_does_not_answer_loses_packets_until_it_does() {
     let (ifindex, addr) = (failed.ifindex, failed.addr);
     let gone = KernelChange::NeighbourGone { ifindex, addr };
     assert_eq!(bench.to("198.51.100.7"), unresolved);
+    assert!(!bench.model.is_resolved());
     for after in [KernelChange::Neighbour(answers), gone] {
         bench.hear([KernelChange::Neighbour(failed)]);
         assert_eq!(bench.to("198.51.100.7"), NextHop::Failed);
+        assert!(bench.model.is_resolved(), "there is nothing to wait for");
         assert_eq!(bench.requests, [], "it is asked for as it is");
         bench.hear([after]);
         assert!(bench.to("198.51.100.7") != NextHop::Failed);

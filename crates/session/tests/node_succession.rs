@@ -849,21 +849,27 @@ fn masked(mut raw: Vec<u8>) -> Vec<u8> {
     raw
 }
 
+/// A session without packets for 71 s, whose SMF is to hear of 80.
+fn nearly_idle() -> (Side, u64) {
+    let mut side = Side::new(1);
+    side.make(Move::Establish {
+        smf: 0,
+        network: "internet",
+    });
+    let seid = side.sessions[0].1;
+    side.make(Move::Watch {
+        session: 0,
+        idle_s: 80,
+    });
+    side.make(Move::Pass { ms: 71_000 });
+    (side, seid)
+}
+
 /// With tables that end with the process, which does what is to be done before.
 #[test]
 fn packets_that_are_looked_at_in_the_end_count_as_activity() {
     for active in [false, true] {
-        let mut side = Side::new(1);
-        side.make(Move::Establish {
-            smf: 0,
-            network: "internet",
-        });
-        let seid = side.sessions[0].1;
-        side.make(Move::Watch {
-            session: 0,
-            idle_s: 80,
-        });
-        side.make(Move::Pass { ms: 71_000 });
+        let (mut side, seid) = nearly_idle();
         let world = &mut side.world;
         if active {
             world.core.tables_mut().packet(seid, 1, 100);
@@ -942,17 +948,7 @@ fn what_several_tables_have_counted_is_added_up() {
 #[test]
 fn packets_that_nobody_has_looked_at_count_as_activity() {
     for active in [false, true] {
-        let mut side = Side::new(1);
-        side.make(Move::Establish {
-            smf: 0,
-            network: "internet",
-        });
-        let seid = side.sessions[0].1;
-        side.make(Move::Watch {
-            session: 0,
-            idle_s: 80,
-        });
-        side.make(Move::Pass { ms: 71_000 });
+        let (mut side, seid) = nearly_idle();
         if active {
             side.world.core.tables_mut().packet(seid, 1, 100);
         }

@@ -48,7 +48,7 @@ pub enum SetupError {
     /// DPDK would not start, or has no such device.
     #[error("DPDK: {0}")]
     Dpdk(String),
-    /// What is to outlive the process finds no place.
+    /// Programs that are to outlive the process find no place.
     #[error("{folder:?}: {error}")]
     Pins {
         /// Folder of the pins.

@@ -149,7 +149,7 @@ fn counted_at(tables: &Tables, handle: &Handle) -> Vec<CountedAt> {
     all
 }
 
-/// What tables that nobody has any more have counted.
+/// Counts of tables that nobody has any more.
 fn sum(bpffs: &Path, generation: u64, at: &[CountedAt]) -> Counters {
     let left = Pins::left(bpffs, "upf.example", generation).unwrap();
     let entries = at.iter().flat_map(|at| &at.entries);
@@ -190,10 +190,8 @@ fn programs_stay_until_those_of_the_next_process_take_over() {
     assert!(host.has_program(&name) && program() != before);
     let pins = second.pins().unwrap();
     pins.retain_maps(&[1]);
-    assert_eq!(
-        names(&host.folder().join("maps-1-0000000000000001")).len(),
-        2
-    );
+    let maps = names(&host.folder().join("maps-1-0000000000000001"));
+    assert_eq!(maps, ["cpus", "entries", "sides"]);
     pins.retain_maps(&[]);
     assert!(Pins::left(&host.bpffs, "upf.example", 1).is_err());
     let mut maps = host.pinned();
@@ -310,7 +308,10 @@ fn users_packets_drop_where_nobody_is_in_charge_for_too_long() {
     assert_eq!(verdict(&mut tables, 0, &frame()), 1, "XDP_DROP");
     let drops = tables.totals()[0].drops[0][DropReason::Unmanaged.place()];
     assert_eq!(drops, 1);
-    // What is for the host is left to it.
+    let generation = tables.pins().unwrap().generation();
+    let left = Pins::left(&host.bpffs, "upf.example", generation).unwrap();
+    assert_eq!(left.unmanaged(), 1, "the next process says so");
+    // Packets for the host are left to it.
     let arp = [&[0xff; 6][..], &[2, 0, 0, 0, 0, 9, 8, 6], &[0; 46]].concat();
     assert_eq!(verdict(&mut tables, 0, &arp), 2, "XDP_PASS");
     let [there, here] = [Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(198, 51, 100, 1)];
@@ -337,6 +338,11 @@ fn a_folder_that_will_not_do_is_named() {
     let why = |opened: Result<Pins, SetupError>| opened.unwrap_err().to_string();
     let elsewhere = Pins::open(&std::env::temp_dir(), "upf", 0);
     assert!(why(elsewhere).contains("it is on no bpffs"));
+    let other = host.bpffs.with_extension("other");
+    fs::create_dir_all(other.join("upf")).unwrap();
+    assert!(!Pins::remove_of(&other, "upf").unwrap());
+    assert!(other.join("upf").exists(), "pins are in no such place");
+    fs::remove_dir_all(other).unwrap();
     assert!(!std::env::temp_dir().join("upf").exists());
     let pins = host.pins().unwrap();
     fs::set_permissions(host.folder(), Permissions::from_mode(0o711)).unwrap();

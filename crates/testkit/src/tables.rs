@@ -282,7 +282,7 @@ impl Tables for FakeTables {
         let entries = self.of(handle).into_iter().flat_map(|of| &of.entries);
         into.extend(entries.map(|entry| CountedAt {
             pdr: entry.pdr,
-            entries: [number << 8 | u32::from(entry.pdr.0)].into(),
+            entries: [number << 8 | u32::from(entry.pdr.0)].into_iter().collect(),
             before: None,
         }));
     }

@@ -51,7 +51,7 @@ fn troubles(status: &Status) -> String {
     if out.is_empty() { out } else { out + "\n" }
 }
 
-/// What outlives the process.
+/// Whether sessions and packets outlive the process, and those that it has found.
 fn state(state: &StateReport) -> String {
     let mut out = match state.packets_go_on {
         true => "sessions and packets go on when turnpiked ends",

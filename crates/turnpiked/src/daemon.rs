@@ -74,7 +74,7 @@ pub(crate) fn run(config: Config, started: Instant) -> Result<()> {
         let ends = Ends::listen()?;
         let (ready, ended) = spawn(control)?;
         tokio::spawn(api::serve(listener, router, limits));
-        let say_ready = async {
+        tokio::spawn(async move {
             // Else it has ended, which is said elsewhere.
             if ready.await.is_ok() {
                 tracing::info!(
@@ -85,12 +85,8 @@ pub(crate) fn run(config: Config, started: Instant) -> Result<()> {
                 );
                 system::notify("READY=1");
             }
-            std::future::pending().await
-        };
-        tokio::select! {
-            ended = until_the_end(&asker, (ends, harmless), ended) => ended,
-            () = say_ready => Ok(()),
-        }
+        });
+        until_the_end(&asker, (ends, harmless), ended).await
     })
 }
 

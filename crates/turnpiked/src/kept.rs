@@ -478,9 +478,10 @@ impl Beginning {
             ..StateReport::default()
         };
         if let Some(former) = former {
-            let entered = former.enter(now, core, out, &mut attend);
             // Not once more, should that be why this process ends.
-            let lost = entered.inspect_err(|_| files.remove())? + former.damaged;
+            core.resume(now, &former.node, out)
+                .inspect_err(|_| files.remove())?;
+            let lost = former.enter(now, core, out, &mut attend)? + former.damaged;
             report = StateReport {
                 taken_over: core.session_count() as u64,
                 lost: lost as u64,
@@ -566,11 +567,9 @@ impl TakenOver {
                 return Err(error.into());
             }
         }
-        if !before.is_empty() {
+        if before.iter().any(|former| former.header.tables > 0) {
             core.tables().pass()?;
             count_before(&before, now, core, out, attend)?;
-        }
-        if generation.is_some() && !before.is_empty() {
             tracing::info!(
                 after_ms = began.elapsed().as_millis() as u64,
                 "packets meet this process' tables"
@@ -631,12 +630,12 @@ pub(crate) fn detach(config: &Config) -> Result<Vec<String>> {
         removed.push(format!("sessions in {}", files.path.display()));
     }
     files.remove();
-    // Who runs this may be another user than whose start comes next.
+    // Root may run this, and another user's start come next.
     let _ = fs::remove_file(&files.lock_path);
     Ok(removed)
 }
 
-/// What tables of before have counted is added to the usage of sessions. No packet meets those any more.
+/// Counts of tables of before are added to the usage of sessions. No packet meets those any more.
 fn count_before(
     before: &[Former],
     now: Time,
@@ -646,7 +645,13 @@ fn count_before(
 ) -> io::Result<()> {
     for former in before {
         match former.left() {
-            Ok(Some(left)) => former.count(&left, now, core, out, &mut attend)?,
+            Ok(Some(left)) => {
+                let packets = left.unmanaged();
+                if packets > 0 {
+                    tracing::warn!(packets, "packets dropped as unmanaged before this start");
+                }
+                former.count(&left, now, core, out, &mut attend)?;
+            }
             Ok(None) => {}
             Err(error) => tracing::error!(
                 %error,
@@ -685,7 +690,7 @@ impl Former {
         left.transpose()
     }
 
-    /// Returns the number of sessions that could not be taken in.
+    /// Its sessions come to be in a core that has resumed its node. Returns the number of those that could not be taken in.
     fn enter(
         &self,
         now: Time,
@@ -693,7 +698,6 @@ impl Former {
         out: &mut Outbox,
         attend: &mut impl FnMut(&Core<Tables>),
     ) -> Result<usize> {
-        core.resume(now, &self.node, out)?;
         let (mut lost, mut number) = (0, 0usize);
         self.sessions(
             |_| true,
@@ -844,7 +848,7 @@ impl Kept {
         }
     }
 
-    /// What this process has found, and leaves.
+    /// Sessions that this process has found, and whether packets go on when it ends.
     pub(crate) fn report(&self) -> &StateReport {
         &self.report
     }

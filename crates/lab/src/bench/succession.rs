@@ -188,7 +188,7 @@ fn kills(Ends { gnb, server }: &Ends, killed: &mut Upf, runs: usize) -> Result<(
     let mut gpdu = up.bytes[OUTER..].to_vec();
     let at = up.teid_at - OUTER;
     gpdu[at..at + 4].copy_from_slice(&teid(0).to_be_bytes());
-    // What the user says has a number in front.
+    // A number is in front of the payload.
     let payload = vec![0; LENGTH - INNER];
     let (over, starts) = (AtomicBool::new(false), Vec::new());
     let starts = std::thread::scope(|scope| -> Result<(Lost, Vec<Start>)> {

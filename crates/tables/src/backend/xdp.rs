@@ -126,7 +126,7 @@ impl Xdp {
             pins.unpin_link(config);
         }
         let link = program.attach(ifindex, config.mode)?;
-        // That is no reason to leave users without a UPF.
+        // No reason to leave users without a UPF.
         if let Err(error) = pins.pin_link(config, link.as_fd()) {
             tracing::error!(%error, interface = config.name, "its packets stop with this process");
         }

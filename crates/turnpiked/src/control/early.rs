@@ -10,10 +10,8 @@ use tables::Tables;
 use super::Gate;
 use crate::n4::{Receiver, Sender, Socket};
 
-/// N4 is looked at so often.
+/// N4 is looked at so often, and for no longer, but for the batch that is begun: else a flood could keep sessions out.
 const PAUSE: Duration = Duration::from_millis(2);
-/// Batches of datagrams that are looked at before sessions come in again: else a flood could keep them out.
-const BATCHES: usize = 16;
 /// Octets of senders who have no association that may wait.
 const STRANGERS_ROOM: usize = 1 << 20;
 /// Memory of a datagram beside its octets.
@@ -34,7 +32,7 @@ pub(super) struct Early<'c> {
     kept_out: Vec<SocketAddr>,
 }
 
-/// What has come meanwhile, in its order.
+/// Datagrams that have come meanwhile, in their order.
 pub(super) struct Waited {
     pub(super) datagrams: Vec<(SocketAddr, Vec<u8>)>,
     pub(super) kept_out: Vec<SocketAddr>,
@@ -61,13 +59,14 @@ impl<'c> Early<'c> {
         if self.looked.elapsed() < PAUSE {
             return;
         }
+        let begun = Instant::now();
         for (number, socket) in self.sockets.iter().enumerate() {
-            for _ in 0..BATCHES {
-                // What is wrong with a socket is said when it is served.
-                if self.receiver.receive(socket).unwrap_or(0) == 0 {
+            // An error of a socket is said when it is served.
+            while self.receiver.receive(socket).unwrap_or(0) > 0 {
+                self.take(number, socket, core);
+                if begun.elapsed() >= PAUSE {
                     break;
                 }
-                self.take(number, socket, core);
             }
         }
         self.looked = Instant::now();
@@ -92,10 +91,11 @@ impl<'c> Early<'c> {
                 }
             },
         );
+        let mut answers = Vec::new();
         for (from, octets) in receiver.batches().flatten() {
             let mut answer = Vec::new();
             if core.answer_heartbeat(from, octets, &mut answer) {
-                sender.send(socket, [(from, answer.as_slice())].into_iter());
+                answers.push((from, answer));
             }
             // A heartbeat says more than that it wants an answer. That it gets a second one, SMFs ignore.
             let room = match core.is_stranger(from) {
@@ -106,6 +106,10 @@ impl<'c> Early<'c> {
                 waiting.push((from, octets.to_vec()));
             }
         }
+        let answers = answers
+            .iter()
+            .map(|(from, answer)| (*from, answer.as_slice()));
+        sender.send(socket, answers);
     }
 
     /// N4 is served from now on.

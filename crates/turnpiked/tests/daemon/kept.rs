@@ -109,13 +109,7 @@ fn a_folder_without_room_refuses_sessions_and_keeps_those_that_are_there() {
 #[test]
 fn heartbeats_are_answered_while_sessions_are_taken_over() {
     let net = Net::new();
-    net.peer
-        .ip(&format!("addr add {ANOTHER}/24 dev n4"))
-        .unwrap();
-    let mut daemon = net.start(&state(&net));
-    let smf = net.smf();
-    smf.associate().unwrap();
-    let sessions: Vec<Session> = (0..3000).map(|_| smf.establish(&plan()).unwrap()).collect();
+    let (mut daemon, smf, session) = with_many_sessions(&net, &state(&net));
     let recovery = smf.heartbeat().unwrap();
     daemon.process.signal(Signal::SIGKILL).unwrap();
     daemon.process.wait(LIMIT).unwrap();
@@ -132,8 +126,20 @@ fn heartbeats_are_answered_while_sessions_are_taken_over() {
         (daemon, ready, heard)
     });
     assert!(heard.is_some_and(|heard| heard < ready), "{heard:?}");
-    assert!(modify(&smf, &sessions[2999]));
+    assert!(modify(&smf, &session));
     assert_eq!(daemon.stop(), 0);
+}
+
+/// As many as take a while to be taken over, of which the last one comes back; and somebody who is no SMF can ask by N4.
+fn with_many_sessions<'n>(net: &'n Net, config: &str) -> (Daemon<'n>, Smf, Session) {
+    let address = format!("addr add {ANOTHER}/24 dev n4");
+    net.peer.ip(&address).unwrap();
+    let daemon = net.start(config);
+    let smf = net.smf();
+    smf.associate().unwrap();
+    let sessions = (0..3000).map(|_| smf.establish(&plan()).unwrap());
+    let last = sessions.last().unwrap();
+    (daemon, smf, last)
 }
 
 /// No SMF's.
@@ -161,15 +167,9 @@ fn heartbeat(net: &Net, within: Duration) -> Option<u32> {
 #[test]
 fn a_stop_while_sessions_are_taken_over_leaves_them() {
     let net = Net::new();
-    net.peer
-        .ip(&format!("addr add {ANOTHER}/24 dev n4"))
-        .unwrap();
     let (_unmount, config) = pinning(&net, 0);
     let config = format!("{config}on_stop = \"keep\"\n");
-    let daemon = net.start(&config);
-    let smf = net.smf();
-    smf.associate().unwrap();
-    let sessions: Vec<Session> = (0..3000).map(|_| smf.establish(&plan()).unwrap()).collect();
+    let (daemon, smf, session) = with_many_sessions(&net, &config);
     assert_eq!(daemon.stop(), 0);
     let mut command = Command::new(env!("CARGO_BIN_EXE_turnpiked"));
     command.arg("--config").arg(net.config(&config));
@@ -188,11 +188,11 @@ fn a_stop_while_sessions_are_taken_over_leaves_them() {
         "{said}"
     );
     let daemon = net.start(&config);
-    assert!(modify(&smf, &sessions[2999]));
+    assert!(modify(&smf, &session));
     assert_eq!(daemon.stop(), 0);
 }
 
-/// What starts turnpiked with a socket of somebody else's, as systemd hands it over.
+/// Starts turnpiked with a socket of somebody else's, as systemd hands it over.
 fn activated(socket: &UdpSocket) -> Command {
     let mut command = Command::new("sh");
     let script = "exec 3<&0 0</dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$@\"";

@@ -17,7 +17,7 @@ fn values(key: &str) -> Vec<String> {
     words.map(str::to_owned).collect()
 }
 
-/// What runs turnpiked as another user, with what the unit gives it.
+/// Runs turnpiked as another user, with the rights that the unit gives it.
 pub(crate) fn unprivileged(net: &Net) -> Command {
     let [nobody, group] = ["65534"; 2];
     // The program may lie where others may not look.

@@ -1,4 +1,4 @@
-//! What outlives this process: links and maps, pinned in a bpffs.
+//! Links and maps that outlive this process, pinned in a bpffs.
 //!
 //! Links keep programs on their interfaces, and programs keep maps. Each process makes maps of its own, a *generation*, fills
 //! them while those of the one before are what packets meet, and then has the links run its programs. What user space needs of a
@@ -21,20 +21,22 @@ use nix::sys::statfs::statfs;
 use super::link::{self, ifindex_under};
 use super::maps::{LANE_WORK, Maps, map_named};
 use super::object::setup;
-use crate::abi::{Line, Side};
+use crate::abi::{Line, PORTS_MAX, Side};
+use crate::drop_reason::DropReason;
 use crate::error::SetupError;
-use crate::memory::View;
+use crate::memory::{Shared, View};
 use crate::port::{Mode, PortConfig};
+use crate::stats::{Counting, PortTotals};
 use crate::store::entries::counted;
 
 /// `BPF_FS_MAGIC`
 const BPF_FS: libc::__fsword_t = 0xcafe_4a11_u32 as libc::__fsword_t;
 
-/// Front of the name of a generation's folder. The number is that of the words that count: who knows others cannot read them.
+/// Front of the name of a generation's folder. The number is that of the words that count: a program that knows others cannot read them.
 const MAPS: &str = "maps-1-";
 
 /// Maps of a generation that are needed without its process.
-const COUNTING: [&str; 2] = ["entries", "sides"];
+const COUNTING: [&str; 3] = ["entries", "sides", "cpus"];
 
 /// A folder of pins, which nobody else has while this lives.
 #[derive(Debug)]
@@ -56,11 +58,12 @@ impl Drop for Pins {
     }
 }
 
-/// What a generation of before has counted.
+/// Counts of a generation of before.
 #[derive(Debug)]
 pub struct Left {
     entries: View<Line>,
     sides: View<Side>,
+    counting: Counting,
 }
 
 impl Left {
@@ -68,6 +71,16 @@ impl Left {
     pub fn counted(&self, entry: u32) -> Option<Counters> {
         let entry = entry as usize;
         Some(counted(self.entries.get(entry)?, self.sides.get(entry)?))
+    }
+
+    /// Packets of users that dropped because nobody had been in charge for too long.
+    pub fn unmanaged(&self) -> u64 {
+        let ports = (0..PORTS_MAX).map(|port| self.counting.port(port));
+        let of_port = |port: PortTotals| {
+            let of_direction = port.drops.map(|drops| drops[DropReason::Unmanaged.place()]);
+            of_direction.into_iter().sum::<u64>()
+        };
+        ports.map(of_port).sum()
     }
 }
 
@@ -81,9 +94,7 @@ impl Pins {
             error,
         };
         let is_there = folder.ancestors().find(|folder| folder.is_dir());
-        let is_there = is_there.unwrap_or(Path::new("/"));
-        let kind = statfs(is_there).map_err(|errno| failed(errno.into()))?;
-        if kind.filesystem_type().0 != BPF_FS {
+        if !is_there.is_some_and(is_bpffs) {
             let no_bpffs = "it is on no bpffs: mount -t bpf";
             return Err(failed(io::Error::other(no_bpffs)));
         }
@@ -149,27 +160,32 @@ impl Pins {
 
     /// Removes everything of whoever has this name and does not run, below a folder in a bpffs. Whether there was something.
     pub fn remove_of(below: &Path, name: &str) -> io::Result<bool> {
-        Self::detach_of(below, name);
-        match fs::remove_dir_all(below.join(escaped(name))) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            removed => removed.map(|()| true),
+        let folder = below.join(escaped(name));
+        if !is_bpffs(&folder) {
+            return Ok(false);
         }
+        Self::detach_of(below, name);
+        fs::remove_dir_all(folder).map(|()| true)
     }
 
-    /// What a generation of whoever has this name has counted, below a folder in a bpffs.
+    /// Counts of a generation of whoever has this name, below a folder in a bpffs.
     pub fn left(below: &Path, name: &str, generation: u64) -> Result<Left, SetupError> {
         let folder = maps_of(&below.join(escaped(name)), generation);
-        let [entries, sides] = COUNTING;
+        let [entries, sides, cpus] = COUNTING;
         Ok(Left {
             entries: table(&folder, entries)?,
             sides: table(&folder, sides)?,
+            counting: Counting::new(table(&folder, cpus)?, View::anonymous(1)?),
         })
     }
 
-    /// Links of whoever has this name and does not run end, below a folder in a bpffs: packets meet no program of theirs. What was
-    /// counted stays.
+    /// Links of whoever has this name and does not run end, below a folder in a bpffs: packets meet no program of theirs. Their
+    /// counts stay.
     pub fn detach_of(below: &Path, name: &str) {
-        remove_links(&below.join(escaped(name)), |_, _| true);
+        let folder = below.join(escaped(name));
+        if is_bpffs(&folder) {
+            remove_links(&folder, |_, _| true);
+        }
     }
 
     /// Pins what is needed of these maps without this process.
@@ -229,6 +245,10 @@ impl Pins {
             is_other && on.is_some_and(|on| ifindexes.contains(&on))
         });
     }
+}
+
+fn is_bpffs(folder: &Path) -> bool {
+    statfs(folder).is_ok_and(|kind| kind.filesystem_type().0 == BPF_FS)
 }
 
 fn maps_of(folder: &Path, generation: u64) -> PathBuf {
@@ -291,7 +311,7 @@ fn remove(folder: &Path) {
     }
 }
 
-fn table<T: crate::memory::Shared>(folder: &Path, name: &str) -> Result<View<T>, SetupError> {
+fn table<T: Shared>(folder: &Path, name: &str) -> Result<View<T>, SetupError> {
     let map = MapHandle::from_pinned_path(folder.join(name)).map_err(setup(name))?;
     let (octets, places) = (map.value_size() as usize, map.max_entries() as usize);
     if octets != size_of::<T>() {

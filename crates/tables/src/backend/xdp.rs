@@ -123,6 +123,7 @@ impl Xdp {
                 program.info.mode = Some(config.mode);
                 return Ok(link);
             }
+            link::detach(link.as_fd());
             pins.unpin_link(config);
         }
         let link = program.attach(ifindex, config.mode)?;
@@ -293,8 +294,9 @@ impl Backend for Xdp {
     }
 
     fn detach_port(&mut self, port: usize) {
-        if let Some(link) = self.links.get_mut(port) {
-            *link = None;
+        if let Some(link) = self.links.get_mut(port).and_then(Option::take) {
+            // Pins let it go later than another program may come.
+            link::detach(link.as_fd());
         }
         if let Some((pins, port)) = self.pins.as_ref().zip(self.ports.get(port)) {
             pins.unpin_link(port);

@@ -1,0 +1,402 @@
+//! Files of one UPF in `state.dir`: of the process that is or was, and of starts that have ended while they took over.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
+
+use anyhow::{Context, Result, bail, ensure};
+use arena::{Arena, Memory};
+use nix::libc::O_NOFOLLOW;
+use serde::{Deserialize, Serialize};
+use session::NodeRecord;
+use tables::KeptFile;
+
+use crate::recovery;
+
+/// Room for a session's record, on the average; it is taken as it is used.
+const RECORD_OCTETS: usize = 1024;
+/// Likewise for the node's record: there are two while it is written, and PFDs take most of it.
+const NODE_OCTETS: u64 = 16 << 20;
+/// Starts that have ended while they took over, at most.
+const UNSETTLED_MAX: usize = 4;
+/// Front of the end of an unsettled file's name.
+const UNSETTLED: &str = ".tables-";
+/// Records that cannot be taken in and are said one by one.
+pub(super) const LOST_SAID: usize = 20;
+
+/// Memory of the file.
+pub(super) struct Words(KeptFile);
+
+impl Memory for Words {
+    fn words(&self) -> &[AtomicU64] {
+        self.0.words()
+    }
+
+    fn back(&mut self, octets: usize) -> io::Result<()> {
+        self.0.back(octets)
+    }
+}
+
+/// Front of the file: whose it is.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Header {
+    /// Monotonic time goes on within one.
+    pub(super) boot: String,
+    pub(super) node_id: String,
+    pub(super) recovery_time_stamp: u32,
+    /// SEIDs and other numbers follow from it.
+    pub(super) seed: u64,
+    /// Place of the node's record, behind those of sessions.
+    pub(super) node: u32,
+    /// Generation of the tables that count for its sessions; 0: they ended with their process.
+    #[serde(default)]
+    pub(super) tables: u64,
+    /// Where these, and programs over them, are pinned.
+    #[serde(default)]
+    pub(super) bpffs: Option<PathBuf>,
+}
+
+/// A process that is no more.
+pub(super) struct Former {
+    pub(super) header: Header,
+    pub(super) node: NodeRecord,
+    pub(super) arena: Arena<Words>,
+    /// Its usage is that of the one before, so that all is to be added that its tables have counted.
+    pub(super) is_unsettled: bool,
+    /// Sessions whose records are damaged.
+    pub(super) damaged: usize,
+}
+
+/// Files of one UPF, which nobody else has while this process lives.
+pub(super) struct Files {
+    dir: PathBuf,
+    /// Of the process that takes over next.
+    pub(super) path: PathBuf,
+    /// While it is being filled.
+    pub(super) new: PathBuf,
+    pub(super) lock_path: PathBuf,
+    /// Nobody else has the files while this one is locked.
+    _lock: File,
+}
+
+impl Files {
+    pub(super) fn new(dir: &Path, node_id: &str) -> Result<Self> {
+        fs::create_dir_all(dir)?;
+        let name = recovery::harmless(node_id);
+        let file = |kind: &str| dir.join(format!("sessions-{name}{kind}"));
+        let path = file(".lock");
+        let lock = open(&path, true).with_context(|| format!("{path:?}"))?;
+        if lock.try_lock().is_err() {
+            bail!("{path:?} is another turnpiked's, which runs");
+        }
+        Ok(Self {
+            dir: dir.to_owned(),
+            path: file(""),
+            new: file(".new"),
+            lock_path: path,
+            _lock: lock,
+        })
+    }
+
+    /// Where programs of the process before are pinned, as its file says.
+    pub(super) fn pinned_in(&self) -> Option<PathBuf> {
+        let file = KeptFile::map(open(&self.path, false).ok()?).ok()?;
+        let (arena, _) = Arena::open(Words(file)).ok()?;
+        let header: Header = serde_json::from_slice(&arena.header()).ok()?;
+        header.bpffs
+    }
+
+    /// Nobody goes on with anything.
+    pub(super) fn remove(&self) {
+        for path in [&self.path, &self.new] {
+            let _ = fs::remove_file(path);
+        }
+        self.retain_unsettled(&[]);
+    }
+
+    /// Of a start whose tables have this generation, until it has taken over.
+    pub(super) fn unsettled(&self, generation: u64) -> PathBuf {
+        let mut name = self.path.clone().into_os_string();
+        name.push(format!("{UNSETTLED}{generation:016x}"));
+        name.into()
+    }
+
+    /// Generations of unsettled files, the first one first.
+    fn all_unsettled(&self) -> Vec<u64> {
+        let front = self.path.file_name().and_then(OsStr::to_str);
+        let front = format!("{}{UNSETTLED}", front.unwrap_or_default());
+        let mut all = Vec::new();
+        for entry in fs::read_dir(&self.dir).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let number = name.to_str().and_then(|name| name.strip_prefix(&front));
+            all.extend(number.and_then(|number| u64::from_str_radix(number, 16).ok()));
+        }
+        all.sort_unstable();
+        all
+    }
+
+    pub(super) fn retain_unsettled(&self, generations: &[u64]) {
+        for generation in self.all_unsettled() {
+            if !generations.contains(&generation) {
+                let _ = fs::remove_file(self.unsettled(generation));
+            }
+        }
+    }
+
+    /// Sessions are kept nowhere. They change from now on, and nobody is to go on with them as they were; nor is anybody else to
+    /// have the files while this process lives.
+    pub(super) fn give_up(self, error: &anyhow::Error) {
+        tracing::error!("{:?}: {error:#}: sessions end with this process", self.path);
+        self.remove();
+        std::mem::forget(self);
+    }
+
+    /// Sessions of a process that is no more. `None`: there was none since this host was started.
+    pub(super) fn former(&self, boot: &str, node_id: &str) -> Result<Option<Former>> {
+        self.read(&self.path, boot, node_id)
+    }
+
+    /// Starts after it that were about to take over. Of too many, the first are given up: it is memory that they take.
+    pub(super) fn starts_after(&self, former: &Former) -> Vec<Former> {
+        let Header { boot, node_id, .. } = &former.header;
+        let read = |generation: &u64| {
+            let path = self.unsettled(*generation);
+            let read = self.read(&path, boot, node_id);
+            let read = read.inspect_err(|error| tracing::error!("{path:?}: {error:#}"));
+            let mut start = read.ok().flatten()?;
+            start.is_unsettled = true;
+            let is_ours = start.header.seed == former.header.seed;
+            let is_after = start.header.tables > former.header.tables;
+            // Else no packet has met its tables, or they are gone.
+            let has_counted = start.left().is_ok();
+            (is_ours && is_after && has_counted).then_some(start)
+        };
+        let mut all: Vec<Former> = self.all_unsettled().iter().filter_map(read).collect();
+        let given_up = all.len().saturating_sub(UNSETTLED_MAX);
+        if given_up > 0 {
+            tracing::error!(
+                starts = given_up,
+                "too many starts have ended while they took over: usage of the first of these is lost"
+            );
+        }
+        all.drain(..given_up);
+        all
+    }
+
+    fn read(&self, path: &Path, boot: &str, node_id: &str) -> Result<Option<Former>> {
+        let file = match open(path, false) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let about = file.metadata()?;
+        ensure!(
+            about.uid() == nix::unistd::geteuid().as_raw() && about.mode() & 0o077 == 0,
+            "it is not this user's alone"
+        );
+        let (arena, damaged) = Arena::open(Words(KeptFile::map(file)?))?;
+        for lost in damaged.iter().take(LOST_SAID) {
+            tracing::error!(place = lost.place, fault = %lost.fault, "a session is lost: its record is damaged");
+        }
+        if damaged.len() > LOST_SAID {
+            tracing::error!(
+                sessions = damaged.len(),
+                "sessions are lost: their records are damaged"
+            );
+        }
+        let header: Header = serde_json::from_slice(&arena.header()).context("its header")?;
+        if header.boot != boot {
+            tracing::info!("{path:?}: sessions of before this host was started");
+            return Ok(None);
+        }
+        ensure!(header.node_id == node_id, "it is of {:?}", header.node_id);
+        let node = arena.get(header.node).context("it has no node")?;
+        let node = NodeRecord::read(&node)?;
+        ensure!(
+            node.recovery() == header.recovery_time_stamp,
+            "it has two Recovery Time Stamps"
+        );
+        Ok(Some(Former {
+            header,
+            node,
+            arena,
+            is_unsettled: false,
+            damaged: damaged.len(),
+        }))
+    }
+}
+
+/// Of this user alone, and no link.
+fn open(path: &Path, create: bool) -> io::Result<File> {
+    let mut options = options();
+    options.create(create).open(path)
+}
+
+fn options() -> OpenOptions {
+    let mut options = File::options();
+    options.read(true).write(true);
+    options.mode(0o600).custom_flags(O_NOFOLLOW);
+    options
+}
+
+pub(super) fn create(path: &Path, header: &Header) -> Result<Arena<Words>> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+        _ => {}
+    }
+    // Whoever else makes one of this name meanwhile does not own what we write.
+    let file = options().create_new(true).open(path)?;
+    let places = header.node + 1;
+    file.set_len(arena::octets_for(places, RECORD_OCTETS) as u64 + 2 * NODE_OCTETS)?;
+    let header = serde_json::to_vec(header)?;
+    Ok(Arena::create(Words(KeptFile::map(file)?), places, &header)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::thread;
+
+    use super::*;
+
+    /// As in the sample.
+    const UPF: &str = "upf1.example.org";
+    const RECOVERY: u32 = 3_900_000_000;
+    const NODE: &[u8] = include_bytes!("../../../../fuzz/corpus/node_record/nobody-1");
+    const BOOT: &str = "this boot";
+
+    fn in_folder(test: impl FnOnce(&Path, Files)) {
+        let name = format!("turnpiked-kept-{:?}", thread::current().id());
+        let folder = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
+        let files = Files::new(&folder, UPF).unwrap();
+        test(&folder, files);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// As a process leaves it, with a session in a place.
+    fn leave(files: &Files, recovery_time_stamp: u32) {
+        leave_at(&files.path, files, (recovery_time_stamp, 5, 0));
+    }
+
+    fn leave_at(path: &Path, files: &Files, (recovery_time_stamp, seed, tables): (u32, u64, u64)) {
+        let header = Header {
+            boot: BOOT.to_owned(),
+            node_id: UPF.to_owned(),
+            recovery_time_stamp,
+            seed,
+            node: 100,
+            tables,
+            bpffs: None,
+        };
+        let mut arena = create(&files.new, &header).unwrap();
+        arena.put(100, NODE).unwrap();
+        arena.put(7, b"a session").unwrap();
+        fs::rename(&files.new, path).unwrap();
+    }
+
+    fn why_not(files: &Files, boot: &str, node_id: &str) -> String {
+        match files.former(boot, node_id) {
+            Ok(former) => format!("{:?}", former.map(|former| former.header.seed)),
+            Err(error) => format!("{error:#}"),
+        }
+    }
+
+    #[test]
+    fn another_process_goes_on_unless_host_or_node_are_others() {
+        in_folder(|_, files| {
+            assert_eq!(why_not(&files, BOOT, UPF), "None");
+            leave(&files, RECOVERY);
+            let former = files.former(BOOT, UPF).unwrap().unwrap();
+            assert_eq!(former.header.recovery_time_stamp, RECOVERY);
+            let records: Vec<_> = former.arena.records().collect();
+            assert_eq!(records[0], (7, b"a session".to_vec()));
+            assert_eq!(why_not(&files, "another", UPF), "None");
+            let node = why_not(&files, BOOT, "another");
+            assert_eq!(node, format!("it is of {UPF:?}"));
+            leave(&files, RECOVERY + 1);
+            assert_eq!(
+                why_not(&files, BOOT, UPF),
+                "it has two Recovery Time Stamps"
+            );
+        });
+    }
+
+    #[test]
+    fn starts_that_ended_while_they_took_over_are_found_in_their_order() {
+        in_folder(|_, files| {
+            leave_at(&files.path, &files, (RECOVERY, 5, 3));
+            let former = files.former(BOOT, UPF).unwrap().unwrap();
+            let about_to = |seed, tables| {
+                leave_at(&files.unsettled(tables), &files, (RECOVERY, seed, tables));
+            };
+            let after = || -> Vec<u64> {
+                let starts = files.starts_after(&former);
+                assert!(starts.iter().all(|start| start.is_unsettled));
+                starts.iter().map(|start| start.header.tables).collect()
+            };
+            assert!(after().is_empty() && !former.is_unsettled);
+            // One of a former process, and one of another UPF of this name.
+            about_to(5, 2);
+            about_to(6, 9);
+            about_to(5, 0x10);
+            about_to(5, 4);
+            assert_eq!(after(), [4, 0x10]);
+            fs::write(files.unsettled(5), "nonsense").unwrap();
+            assert_eq!(after(), [4, 0x10]);
+            files.retain_unsettled(&after());
+            assert_eq!(files.all_unsettled(), [4, 0x10]);
+            (0x20..0x23).for_each(|tables| about_to(5, tables));
+            assert_eq!(after(), [0x10, 0x20, 0x21, 0x22]);
+            files.remove();
+            assert!(files.all_unsettled().is_empty());
+        });
+    }
+
+    #[test]
+    fn a_file_that_others_may_have_written_is_not_trusted() {
+        in_folder(|folder, files| {
+            leave(&files, RECOVERY);
+            let mode = |mode| fs::set_permissions(&files.path, fs::Permissions::from_mode(mode));
+            for others in [0o644, 0o660, 0o602] {
+                mode(others).unwrap();
+                assert_eq!(why_not(&files, BOOT, UPF), "it is not this user's alone");
+            }
+            mode(0o600).unwrap();
+            assert_eq!(why_not(&files, BOOT, UPF), "Some(5)");
+            let elsewhere = folder.join("elsewhere");
+            fs::rename(&files.path, &elsewhere).unwrap();
+            symlink(&elsewhere, &files.path).unwrap();
+            assert!(why_not(&files, BOOT, UPF).contains("symbolic links"));
+        });
+    }
+
+    #[test]
+    fn a_file_of_nonsense_is_none() {
+        in_folder(|_, files| {
+            leave(&files, RECOVERY);
+            let whole = fs::read(&files.path).unwrap();
+            for length in [0, 1, 100, 4096, whole.len() / 2, whole.len() - 8] {
+                fs::write(&files.path, &whole[..length]).unwrap();
+                assert!(files.former(BOOT, UPF).is_err(), "{length}");
+            }
+            fs::write(&files.path, vec![0xff; whole.len()]).unwrap();
+            assert!(files.former(BOOT, UPF).is_err());
+        });
+    }
+
+    #[test]
+    fn one_process_has_the_files() {
+        in_folder(|folder, _files| {
+            let other = Files::new(folder, UPF).err().unwrap();
+            assert!(
+                other
+                    .to_string()
+                    .ends_with("is another turnpiked's, which runs")
+            );
+            assert!(Files::new(folder, "another").is_ok());
+        });
+    }
+}

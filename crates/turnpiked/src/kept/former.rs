@@ -1,0 +1,142 @@
+//! A process that is no more, as its file has it.
+
+use std::io;
+use std::sync::mpsc::sync_channel;
+use std::thread;
+
+use anyhow::Result;
+use session::{Core, Outbox, Record, RecordError, Time};
+use tables::{Left, Pins, SetupError, Tables};
+
+use super::files::{Former, Header, LOST_SAID};
+
+/// Records that are read together, and how many times that many may wait.
+const BATCH: usize = 256;
+const BATCHES: usize = 16;
+/// N4 is attended to behind so many records.
+const ATTENDED: usize = 64;
+
+impl Former {
+    /// Its tables; `None`: they ended with it.
+    pub(super) fn left(&self) -> Result<Option<Left>, SetupError> {
+        let Header {
+            bpffs,
+            node_id,
+            tables,
+            ..
+        } = &self.header;
+        let left = bpffs
+            .as_ref()
+            .map(|bpffs| Pins::left(bpffs, node_id, *tables));
+        left.transpose()
+    }
+
+    /// Its sessions come to be in a core that has resumed its node. Returns the number of those that could not be taken in.
+    pub(super) fn enter(
+        &self,
+        now: Time,
+        core: &mut Core<Tables>,
+        out: &mut Outbox,
+        attend: &mut impl FnMut(&Core<Tables>),
+    ) -> Result<usize> {
+        let (mut lost, mut number) = (0, 0usize);
+        self.sessions(
+            |_| true,
+            |place, record| {
+                if number.is_multiple_of(ATTENDED) {
+                    attend(core);
+                }
+                number += 1;
+                let entered = record.map_err(anyhow::Error::from);
+                let entered = entered.and_then(|record| Ok(core.adopt(now, record, out)?));
+                if let Err(error) = entered {
+                    lost += 1;
+                    if lost <= LOST_SAID {
+                        tracing::error!(place, "a session is lost: {error:#}");
+                    }
+                }
+            },
+        )?;
+        Ok(lost)
+    }
+
+    /// Adds what its tables have counted and its sessions' usage does not have.
+    pub(super) fn count(
+        &self,
+        left: &Left,
+        now: Time,
+        core: &mut Core<Tables>,
+        out: &mut Outbox,
+        attend: &mut impl FnMut(&Core<Tables>),
+    ) -> io::Result<()> {
+        let mut number = 0usize;
+        self.sessions(Record::is_counted, |_, record| {
+            if number.is_multiple_of(ATTENDED) {
+                attend(core);
+            }
+            number += 1;
+            // One that cannot be read has been said to be lost.
+            let Ok(record) = record else { return };
+            let uncounted = record.uncounted(self.is_unsettled, |entry| left.counted(entry));
+            if !uncounted.is_nothing() {
+                core.count(now, record.seid(), &uncounted, out);
+            }
+        })
+    }
+
+    /// All sessions whose octets are meant, each with its place. They are read by another thread while the caller does what it
+    /// does with them.
+    fn sessions(
+        &self,
+        is_meant: impl Fn(&[u8]) -> bool + Send,
+        mut each: impl FnMut(u32, Result<Record, RecordError>),
+    ) -> io::Result<()> {
+        thread::scope(|scope| {
+            let (sender, batches) = sync_channel(BATCHES);
+            let reader = thread::Builder::new().name("records".into());
+            reader.spawn_scoped(scope, move || {
+                let all = self.arena.records();
+                let meant =
+                    all.filter(|(place, octets)| *place != self.header.node && is_meant(octets));
+                let mut read = meant.map(|(place, octets)| (place, self.node.session(&octets)));
+                loop {
+                    let batch: Vec<_> = read.by_ref().take(BATCH).collect();
+                    if batch.is_empty() || sender.send(batch).is_err() {
+                        return;
+                    }
+                }
+            })?;
+            for (place, record) in batches.into_iter().flatten() {
+                each(place, record);
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Counts of tables of before are added to the usage of sessions. No packet meets those any more.
+pub(super) fn count_before(
+    before: &[Former],
+    now: Time,
+    core: &mut Core<Tables>,
+    out: &mut Outbox,
+    mut attend: impl FnMut(&Core<Tables>),
+) -> io::Result<()> {
+    for former in before {
+        match former.left() {
+            Ok(Some(left)) => {
+                let packets = left.unmanaged();
+                if packets > 0 {
+                    tracing::warn!(packets, "packets dropped as unmanaged before this start");
+                }
+                former.count(&left, now, core, out, &mut attend)?;
+            }
+            Ok(None) => {}
+            Err(error) => tracing::error!(
+                %error,
+                "tables of a process before this one are gone: what they have counted since it ended is lost"
+            ),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,133 @@
+//! The file that changes are kept in while the process lives.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use arena::Arena;
+use report::{StateReport, TableFill};
+use session::{Change, Core};
+use tables::Tables;
+
+use super::files::{Files, Words};
+
+/// Times of heartbeats and the like are kept so often.
+const NODE_AGE: Duration = Duration::from_secs(1);
+/// Changes that found no room are tried again so often.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// The file that changes are kept in.
+pub(crate) struct Kept {
+    pub(super) files: Files,
+    pub(super) arena: Arena<Words>,
+    pub(super) node: u32,
+    pub(super) node_at: Instant,
+    /// There was no room at this time, and it was said.
+    pub(super) full_at: Option<Instant>,
+    /// Places whose sessions found no room.
+    pub(super) unkept: BTreeSet<u32>,
+    /// Changes that did.
+    pub(super) refused: u64,
+    pub(super) report: StateReport,
+}
+
+impl Kept {
+    /// All that has changed is in the file before an SMF hears of it.
+    pub(crate) fn keep(&mut self, core: &mut Core<Tables>) {
+        if self.full_at.is_some_and(|at| at.elapsed() >= RETRY) {
+            self.try_again(core);
+        }
+        let is_old = self.node_at.elapsed() >= NODE_AGE;
+        self.put_changes(core, is_old);
+    }
+
+    pub(super) fn try_again(&mut self, core: &mut Core<Tables>) {
+        self.full_at = self.full_at.map(|_| Instant::now());
+        let _ = self.arena.back_reserve();
+        let node = self.unkept.contains(&self.node);
+        for place in std::mem::take(&mut self.unkept) {
+            core.note_change(place);
+        }
+        self.put_changes(core, node);
+        if self.unkept.is_empty() && !self.arena.is_nearly_full() {
+            tracing::info!("{:?}: there is room again", self.files.path);
+            self.full_at = None;
+            core.set_full(false);
+        }
+    }
+
+    pub(super) fn put_changes(&mut self, core: &mut Core<Tables>, node: bool) {
+        let (mut why, now) = (None, Instant::now());
+        core.changes(node, |change| {
+            let (place, octets) = match change {
+                Change::Session(place, octets) => (place, octets),
+                Change::Node(octets) => {
+                    self.node_at = now;
+                    (self.node, octets)
+                }
+                Change::Gone(place) => {
+                    self.unkept.remove(&place);
+                    return self.arena.remove(place);
+                }
+            };
+            match self.arena.put(place, octets) {
+                Ok(()) => {
+                    self.unkept.remove(&place);
+                }
+                Err(error) => {
+                    // A session is as its SMF has heard, or is not there; who was there before has gone. A node of before has
+                    // most associations.
+                    if place != self.node {
+                        self.arena.remove(place);
+                    }
+                    self.unkept.insert(place);
+                    self.refused += 1;
+                    why = Some(error.to_string());
+                }
+            }
+        });
+        if why.is_none() && self.arena.is_nearly_full() {
+            why = Some("little room is left".to_owned());
+        }
+        if let Some(why) = why {
+            self.fill_up(core, &why);
+        }
+    }
+
+    /// No session begins while there is no room for changes of those that are there.
+    fn fill_up(&mut self, core: &mut Core<Tables>, why: &str) {
+        if self.full_at.is_none() {
+            tracing::error!(
+                "{:?}: {why}: no session is established, and changes may be lost with this process",
+                self.files.path
+            );
+            self.full_at = Some(Instant::now());
+            core.set_full(true);
+        }
+    }
+
+    /// Sessions that this process has found, and whether packets go on when it ends.
+    pub(crate) fn report(&self) -> &StateReport {
+        &self.report
+    }
+
+    /// Octets of the file.
+    pub(crate) fn fill(&self) -> TableFill {
+        let fill = self.arena.fill();
+        TableFill {
+            table: "state".to_owned(),
+            used: fill.used_octets,
+            capacity: fill.octets,
+            refused: self.refused,
+        }
+    }
+
+    /// The process ends, and the next one is to go on.
+    pub(crate) fn leave(mut self, core: &mut Core<Tables>) {
+        self.put_changes(core, true);
+    }
+
+    /// The process ends, and so have its sessions.
+    pub(crate) fn end(self) {
+        self.files.remove();
+    }
+}

@@ -1,0 +1,325 @@
+//! How a process goes on where the one before it has ended.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use report::StateReport;
+use session::{Core, Outbox, Time};
+use tables::{Pins, Tables};
+
+use super::elsewhere::Elsewhere;
+use super::files::{Files, Former, Header, create};
+use super::former::count_before;
+use super::keeper::Kept;
+use crate::config::{Config, DatapathKind, State};
+
+/// A start before this one has ended, or this one begins.
+pub(crate) struct Beginning {
+    files: Files,
+    boot: String,
+    former: Option<Former>,
+    /// Starts after it that were about to take over, the first one first.
+    unsettled: Vec<Former>,
+    /// Recovery Time Stamp and seed.
+    identity: (u32, u64),
+    /// `None`: packets do not go on without a process, or the tables have it.
+    pins: Option<Pins>,
+    /// Where those of processes before did, if they do not any more.
+    elsewhere: Elsewhere,
+    /// Packets meet the tables when sessions are in them.
+    attaches_late: bool,
+}
+
+/// A core that sessions of before have been taken into, while packets may still meet former tables.
+pub(crate) struct TakenOver {
+    /// The former process, and starts after it. None: there is nothing to add.
+    before: Vec<Former>,
+    /// Where this one's changes go; `None`: there is no room.
+    kept: Result<Kept, (Files, anyhow::Error)>,
+    elsewhere: Elsewhere,
+    attaches_late: bool,
+    began: Instant,
+}
+
+impl Beginning {
+    /// `None`: sessions end with the process. `new`: an identity that was not there before.
+    pub(crate) fn open(
+        config: &Config,
+        new: impl FnOnce() -> Result<(u32, u64)>,
+    ) -> Result<Option<Self>> {
+        let Some(dir) = &config.state.dir else {
+            return Ok(None);
+        };
+        let node_id = config.node.id.to_string();
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+        let boot = boot.trim().to_owned();
+        let files = Files::new(dir, &node_id).with_context(|| format!("state.dir = {dir:?}"))?;
+        let former = files.former(&boot, &node_id).unwrap_or_else(|error| {
+            tracing::error!(
+                "{:?}: {error:#}: its sessions are lost, and SMFs will notice",
+                files.path
+            );
+            None
+        });
+        let identity = match &former {
+            Some(Former { header, .. }) => (header.recovery_time_stamp, header.seed),
+            None => new()?,
+        };
+        let unsettled = former
+            .as_ref()
+            .map_or(Vec::new(), |former| files.starts_after(former));
+        let counting: Vec<u64> = former
+            .iter()
+            .chain(&unsettled)
+            .map(|of| of.header.tables)
+            .collect();
+        files.retain_unsettled(&counting);
+        let latest = counting.iter().copied().max().unwrap_or(0);
+        let pins = match &config.state.bpffs {
+            Some(bpffs) => {
+                let pins = Pins::open(bpffs, &node_id, latest).context("state.bpffs")?;
+                pins.retain_maps(&counting);
+                Some(pins)
+            }
+            None => None,
+        };
+        let places = former.iter().chain(&unsettled);
+        let places = places.filter_map(|of| of.header.bpffs.clone());
+        let elsewhere = Elsewhere::of(&node_id, places, config.state.bpffs.as_deref());
+        // Other data paths cannot wait, as interfaces come with them.
+        let is_xdp = config.datapath.kind == DatapathKind::Xdp;
+        if !is_xdp {
+            elsewhere.detach();
+        }
+        let attaches_late = pins.is_some() || is_xdp && !elsewhere.places.is_empty();
+        Ok(Some(Self {
+            files,
+            boot,
+            former,
+            unsettled,
+            identity,
+            pins,
+            elsewhere,
+            attaches_late,
+        }))
+    }
+
+    /// Whether packets meet the tables when sessions are in them, and not before.
+    pub(crate) fn attaches_late(&self) -> bool {
+        self.attaches_late
+    }
+
+    /// Pins of tables that packets meet without a process.
+    pub(crate) fn take_pins(&mut self) -> Option<Pins> {
+        self.pins.take()
+    }
+
+    /// Whether there are sessions that go on.
+    pub(crate) fn goes_on(&self) -> bool {
+        self.former.is_some()
+    }
+
+    /// Recovery Time Stamp and seed: of the process before this one, if there is one that goes on.
+    pub(crate) fn identity(&self) -> (u32, u64) {
+        self.identity
+    }
+
+    /// The core, which nobody has spoken with yet, goes on as the former one; from now on its changes are kept. `attend`: is called
+    /// again and again, as it takes a while.
+    pub(crate) fn take_over(
+        self,
+        now: Time,
+        config: &Config,
+        core: &mut Core<Tables>,
+        out: &mut Outbox,
+        mut attend: impl FnMut(&Core<Tables>),
+    ) -> Result<TakenOver> {
+        let began = Instant::now();
+        let Self {
+            files,
+            boot,
+            former,
+            unsettled,
+            identity: (recovery_time_stamp, seed),
+            pins: _,
+            elsewhere,
+            attaches_late,
+        } = self;
+        let header = Header {
+            boot,
+            node_id: config.node.id.to_string(),
+            recovery_time_stamp,
+            seed,
+            node: config.limits.sessions,
+            bpffs: config.state.bpffs.clone(),
+            tables: core.tables().pins().map_or(0, Pins::generation),
+        };
+        let arena = create(&files.new, &header);
+        if arena.is_ok() {
+            core.note_changes();
+        }
+        let mut before = Vec::new();
+        let mut report = StateReport {
+            packets_go_on: header.tables > 0,
+            ..StateReport::default()
+        };
+        if let Some(former) = former {
+            // Not once more, should that be why this process ends.
+            core.resume(now, &former.node, out)
+                .inspect_err(|_| files.remove())?;
+            let lost = former.enter(now, core, out, &mut attend)? + former.damaged;
+            report = StateReport {
+                taken_over: core.session_count() as u64,
+                lost: lost as u64,
+                took_ms: began.elapsed().as_millis() as u64,
+                ..report
+            };
+            tracing::info!(
+                sessions = report.taken_over,
+                lost,
+                after_ms = report.took_ms,
+                "sessions of the process before this one go on"
+            );
+            before.push(former);
+            before.extend(unsettled);
+        }
+        let arena = match arena {
+            Ok(arena) => arena,
+            Err(error) => {
+                let kept = Err((files, error));
+                return Ok(TakenOver {
+                    before,
+                    kept,
+                    elsewhere,
+                    attaches_late,
+                    began,
+                });
+            }
+        };
+        let mut kept = Kept {
+            files,
+            arena,
+            node: header.node,
+            node_at: Instant::now(),
+            full_at: None,
+            unkept: BTreeSet::new(),
+            refused: 0,
+            report,
+        };
+        kept.put_changes(core, true);
+        Ok(TakenOver {
+            before,
+            kept: Ok(kept),
+            elsewhere,
+            attaches_late,
+            began,
+        })
+    }
+}
+
+impl TakenOver {
+    /// Packets meet the core's tables from now on, and what others have counted is in its usage. `None`: there is no room to keep
+    /// changes, which is no reason to leave users without a UPF.
+    pub(crate) fn settle(
+        self,
+        now: Time,
+        core: &mut Core<Tables>,
+        out: &mut Outbox,
+        attend: impl FnMut(&Core<Tables>),
+    ) -> Result<Option<Kept>> {
+        let Self {
+            before,
+            mut kept,
+            elsewhere,
+            attaches_late,
+            began,
+        } = self;
+        let generation = core.tables().pins().map(Pins::generation);
+        if let (Ok(of), Some(generation)) = (&kept, generation) {
+            let renamed = fs::rename(&of.files.new, of.files.unsettled(generation));
+            if let Err(error) = renamed {
+                kept = kept.and_then(|kept| Err((kept.files, error.into())));
+            }
+        }
+        if attaches_late {
+            elsewhere.detach();
+            if let Err(error) = core.tables_mut().attach() {
+                // Else some packets have met these tables.
+                if let (Ok(of), Some(generation), false) =
+                    (&kept, generation, core.tables().is_attached(0))
+                {
+                    let _ = fs::remove_file(of.files.unsettled(generation));
+                }
+                return Err(error.into());
+            }
+        }
+        if before.iter().any(|former| former.header.tables > 0) {
+            core.tables().pass()?;
+            count_before(&before, now, core, out, attend)?;
+            tracing::info!(
+                after_ms = began.elapsed().as_millis() as u64,
+                "packets meet this process' tables"
+            );
+        }
+        drop(before);
+        let give_up = |core: &mut Core<Tables>, files: Files, error| {
+            core.keep_nothing();
+            files.give_up(&error);
+            if let Some(pins) = core.tables().pins() {
+                pins.remove();
+            }
+            elsewhere.remove();
+            Ok(None)
+        };
+        let mut kept = match kept {
+            Ok(kept) => kept,
+            Err((files, error)) => return give_up(core, files, error),
+        };
+        kept.put_changes(core, true);
+        if !kept.unkept.is_empty() {
+            // The former file is in the way, and what it has is here.
+            let _ = fs::remove_file(&kept.files.path);
+            kept.try_again(core);
+        }
+        let Files { path, new, .. } = &kept.files;
+        let from = generation.map_or(new.clone(), |of| kept.files.unsettled(of));
+        if let Err(error) = fs::rename(from, path) {
+            return give_up(core, kept.files, error.into());
+        }
+        kept.files.retain_unsettled(&[]);
+        if let Some(pins) = core.tables().pins() {
+            pins.retain_maps(&[]);
+        }
+        elsewhere.remove();
+        Ok(Some(kept))
+    }
+}
+
+/// A UPF that does not run is removed, with all that was to outlive it: its sessions, and the programs that packets still
+/// meet. What there was of it.
+pub(crate) fn detach(config: &Config) -> Result<Vec<String>> {
+    let State { dir, bpffs, .. } = &config.state;
+    let node_id = config.node.id.to_string();
+    let dir = dir.as_ref();
+    let dir = dir.context("state.dir is not set: nothing outlives turnpiked")?;
+    let mut removed = Vec::new();
+    let files = Files::new(dir, &node_id).with_context(|| format!("state.dir = {dir:?}"))?;
+    let mut places: Vec<PathBuf> = bpffs.iter().cloned().collect();
+    places.extend(files.pinned_in());
+    for place in places {
+        let pins = Pins::remove_of(&place, &node_id);
+        if pins.with_context(|| format!("{place:?}"))? {
+            removed.push(format!("programs in {}", place.display()));
+        }
+    }
+    if files.path.exists() {
+        removed.push(format!("sessions in {}", files.path.display()));
+    }
+    files.remove();
+    // Root may run this, and another user's start come next.
+    let _ = fs::remove_file(&files.lock_path);
+    Ok(removed)
+}

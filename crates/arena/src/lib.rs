@@ -51,6 +51,7 @@
 
 mod layout;
 mod pages;
+pub mod ring;
 #[cfg(test)]
 mod tests;
 

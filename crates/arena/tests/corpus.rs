@@ -2,6 +2,8 @@
 
 #[path = "script/octets.rs"]
 mod octets;
+#[path = "script/ring.rs"]
+mod ring;
 mod script;
 
 use std::fs;
@@ -12,7 +14,9 @@ fn every_script_is_run() {
     let corpus = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/arena");
     let mut files = 0;
     for file in fs::read_dir(corpus).unwrap().map(Result::unwrap) {
-        let steps = octets::steps(&fs::read(file.path()).unwrap());
+        let octets = fs::read(file.path()).unwrap();
+        ring::run(&octets);
+        let steps = octets::steps(&octets);
         assert!(!steps.is_empty(), "{:?}", file.file_name());
         script::run(&steps);
         files += 1;

@@ -22,8 +22,13 @@ pub(crate) fn is_alive() -> bool {
     !IS_DEAD.get()
 }
 
+/// No store was left out so far.
+pub(super) fn lives() -> bool {
+    !IS_DEAD.get()
+}
+
 /// Do something with so many stores; all further ones do not happen. True: it took no more.
-fn with_stores<T>(stores: u64, act: impl FnOnce() -> T) -> (T, bool) {
+pub(super) fn with_stores<T>(stores: u64, act: impl FnOnce() -> T) -> (T, bool) {
     LEFT.set(stores);
     let done = act();
     LEFT.set(u64::MAX);

@@ -2,6 +2,7 @@
 
 mod damage;
 pub(crate) mod death;
+mod ring;
 mod room;
 
 use std::collections::BTreeMap;

@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use arena::Arena;
+use arena::ring::{self, Ring};
 use criterion::{Criterion, criterion_group, criterion_main};
 use pfcp::message::SessionEstablishmentRequest;
 use pfcp::{IeType, MessageType, Writer};
@@ -99,12 +100,14 @@ fn path_switch(gnb: u8) -> Vec<u8> {
     bytes
 }
 
+type Words = &'static [AtomicU64];
+
 struct Node {
     world: World,
     from: std::net::SocketAddr,
     sequence: u32,
     /// `None`: nothing is kept.
-    kept: Option<Arena<&'static [AtomicU64]>>,
+    kept: Option<(Arena<Words>, Ring<Words>)>,
 }
 
 /// Place of the node's record, behind those of sessions.
@@ -135,9 +138,13 @@ impl Node {
     /// All changes are kept.
     fn keeping(mut self) -> Self {
         let places = NODE + 1;
-        let words = arena::octets_for(places, 256) / size_of::<AtomicU64>();
-        let words: &[AtomicU64] = Vec::leak((0..words).map(|_| AtomicU64::new(0)).collect());
-        self.kept = Some(Arena::create(words, places, &[]).unwrap());
+        let words = |octets: usize| -> Words {
+            let count = octets / size_of::<AtomicU64>();
+            Vec::leak((0..count).map(|_| AtomicU64::new(0)).collect())
+        };
+        let sessions = Arena::create(words(arena::octets_for(places, 256)), places, &[]);
+        let answers = Ring::create(words(ring::octets_for(1 << 17, 128)));
+        self.kept = Some((sessions.unwrap(), answers.unwrap()));
         self.world.core.note_changes();
         self
     }
@@ -149,18 +156,19 @@ impl Node {
         now.0 += 10_000;
         core.receive(*now, self.from, datagram, out);
         assert_eq!(out.len(), 1);
-        if let Some(kept) = &mut self.kept {
+        if let Some((kept, answers)) = &mut self.kept {
             core.changes(false, |change| match change {
                 Change::Session(place, octets) => kept.put(place, octets).unwrap(),
                 Change::Gone(place) => kept.remove(place),
                 Change::Node(octets) => kept.put(NODE, octets).unwrap(),
+                Change::Answer(octets) => answers.push(octets).unwrap(),
             });
         }
     }
 
     /// How long another process takes to go on with all sessions.
     fn time_succession(&self) -> Duration {
-        let kept = self.kept.as_ref().unwrap();
+        let (kept, _) = self.kept.as_ref().unwrap();
         let begin = Instant::now();
         let node = NodeRecord::read(&kept.get(NODE).unwrap()).unwrap();
         let (mut out, now) = (Outbox::new(), self.world.now);

@@ -1,4 +1,4 @@
-//! Replays what the fuzz targets `session_receive`, `session_record` and `node_record` start from and have found.
+//! Replays what the fuzz targets `session_receive`, `session_record`, `node_record` and `answer_record` start from and have found.
 
 mod receive;
 mod record;
@@ -101,4 +101,28 @@ fn every_record_of_a_node_is_one_or_none_and_so_is_whatever_is_like_it() {
     }
     assert!(read >= 5 && files >= read + 8, "{read} of {files}");
     assert!(others > 1000, "{others} like them read");
+}
+
+/// Likewise, answers.
+#[test]
+fn every_answer_is_one_or_none_and_so_is_whatever_is_like_it() {
+    let corpus = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/answer_record");
+    let (mut read, mut files, mut others) = (0, 0, 0);
+    for file in fs::read_dir(corpus).unwrap().map(Result::unwrap) {
+        let octets = fs::read(file.path()).unwrap();
+        let name = file.file_name().into_string().unwrap();
+        let is_whole = !name.starts_with("broken");
+        assert_eq!(record::run_answer(&octets), is_whole, "{name}");
+        (read, files) = (read + u32::from(is_whole), files + 1);
+        for at in 0..octets.len() {
+            assert!(!record::run_answer(&octets[..at]) || !is_whole);
+            let mut other = octets.clone();
+            for value in [0, 1, 0x7f, 0x80, 0xff, octets[at] ^ 1] {
+                other[at] = value;
+                others += u32::from(record::run_answer(&other));
+            }
+        }
+    }
+    assert!(read >= 4 && files >= read + 3, "{read} of {files}");
+    assert!(others > 100, "{others} like them read");
 }

@@ -13,7 +13,7 @@ use session::config::{Config, NetworkInstance, NodeIdConfig};
 use session::event::Event;
 use session::peer::PeerState;
 use session::testing::world::{OUR_RECOVERY, World, config};
-use session::{Change, Core, NodeRecord, Outbox, Record, RecordError, Unresumed};
+use session::{Change, Core, NodeRecord, Outbox, Record, RecordError, Time, Unresumed};
 use testkit::smf::{Answer, Smf, accepted, encode, recovery_ie, sequence};
 use testkit::tables::FakeTables;
 
@@ -471,22 +471,31 @@ struct Side {
     /// Sessions that have had an inactivity timer.
     watched: BTreeSet<u64>,
     kept: Memory,
+    /// Requests that were accepted and may come again: when, and of which SMF.
+    accepted: Vec<(Time, usize, Vec<u8>)>,
+    /// It goes on by records that have no answers.
+    forgets_answers: bool,
     /// The node's times are kept with each so many-th message.
     period: usize,
     made: usize,
 }
 
 /// The file that outlives the process.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Memory {
     node: Vec<u8>,
     sessions: BTreeMap<u32, Vec<u8>>,
+    answers: Vec<Vec<u8>>,
 }
 
 impl Memory {
     /// `node`: with its times.
     fn keep(&mut self, core: &mut Core<FakeTables>, node: bool) {
-        core.changes(node, |change| match change {
+        core.changes(node, |change| self.store(change));
+    }
+
+    fn store(&mut self, change: Change<'_>) {
+        match change {
             Change::Session(place, octets) => {
                 self.sessions.insert(place, octets.to_vec());
             }
@@ -494,7 +503,31 @@ impl Memory {
                 self.sessions.remove(&place);
             }
             Change::Node(octets) => self.node = octets.to_vec(),
-        });
+            Change::Answer(octets) => self.answers.push(octets.to_vec()),
+        }
+    }
+
+    /// A core that goes on from here; the process before it had these tables.
+    fn successor(&self, now: Time, config: Config, before: &FakeTables) -> Core<FakeTables> {
+        let node = NodeRecord::read(&self.node).unwrap();
+        let (mut core, mut out) = (
+            Core::new(config, node.recovery(), exact_tables()),
+            Outbox::new(),
+        );
+        core.note_changes();
+        core.resume(now, &node, &mut out).unwrap();
+        for octets in self.sessions.values() {
+            let record = node
+                .session(octets)
+                .unwrap_or_else(|e| panic!("{e}: {octets:02x?}"));
+            let uncounted = record.uncounted(false, |entry| before.counted(entry));
+            let seid = core.adopt(now, record, &mut out).unwrap();
+            core.count(now, seid, &uncounted, &mut out);
+        }
+        let answers = self.answers.iter().map(Vec::as_slice);
+        assert_eq!(core.resume_answers(now, &node, answers), 0);
+        assert!(out.iter().next().is_none());
+        core
     }
 }
 
@@ -532,12 +565,13 @@ enum Move {
     Release { smf: usize },
     LostTunnel { session: usize },
     Packets { session: usize, octets: u64 },
+    Repeat { back: usize },
     Pass { ms: u64 },
 }
 
 fn draw(dice: &mut Dice, sessions: usize) -> Move {
     let (smf, session) = (dice.below(2), dice.below(sessions));
-    match dice.below(26) {
+    match dice.below(29) {
         0..=5 => Move::Establish {
             smf,
             network: ["internet", "ims"][dice.below(2)],
@@ -569,6 +603,9 @@ fn draw(dice: &mut Dice, sessions: usize) -> Move {
         19..=20 => Move::Packets {
             session,
             octets: 1 + dice.below(1 << 20) as u64,
+        },
+        21..=23 => Move::Repeat {
+            back: dice.below(6),
         },
         _ => Move::Pass {
             ms: dice.below(30_000) as u64,
@@ -617,6 +654,8 @@ impl Side {
             sessions: Vec::new(),
             watched: BTreeSet::new(),
             kept: Memory::default(),
+            accepted: Vec::new(),
+            forgets_answers: false,
             period,
             made: 0,
         };
@@ -636,7 +675,7 @@ impl Side {
         let sent = match what {
             Move::Establish { smf, network } => {
                 let datagram = self.smfs[smf].establishment_in(network);
-                let sent = self.world.receive(self.smfs[smf].address, &datagram);
+                let sent = self.ask(smf, datagram);
                 let answer = Answer::from(sent[0].1.clone());
                 if answer.cause() == CauseValue::RequestAccepted {
                     // A tunnel of its own, as of several sessions of one a few are reported, whichever.
@@ -685,6 +724,7 @@ impl Side {
             },
             Move::Heartbeat { smf, restarted } => {
                 self.smfs[smf].recovery += u32::from(restarted);
+                self.accepted.retain(|(_, of, _)| *of != smf || !restarted);
                 let recovery = [recovery_ie(self.smfs[smf].recovery)];
                 self.say(smf, MsgType::HeartbeatRequest, None, &recovery)
             }
@@ -721,6 +761,8 @@ impl Side {
                 return Vec::new();
             }
             Move::Pass { ms } => self.pass(ms),
+            Move::Repeat { .. } if self.forgets_answers => Vec::new(),
+            Move::Repeat { back } => self.repeat(back),
         };
         self.made += 1;
         let node = self.made.is_multiple_of(self.period);
@@ -737,23 +779,10 @@ impl Side {
     fn die(&mut self, config: Config) {
         let world = &mut self.world;
         let (count, live) = (world.core.session_count(), world.live());
-        let node = NodeRecord::read(&self.kept.node).unwrap();
-        let mut core = Core::new(config, node.recovery(), exact_tables());
-        core.note_changes();
-        core.resume(world.now, &node, &mut world.out).unwrap();
-        for octets in self.kept.sessions.values() {
-            let record = node
-                .session(octets)
-                .unwrap_or_else(|e| panic!("{e}: {octets:02x?}"));
-            let counted = |entry| world.core.tables().counted(entry);
-            let uncounted = record.uncounted(false, counted);
-            let seid = core.adopt(world.now, record, &mut world.out).unwrap();
-            core.count(world.now, seid, &uncounted, &mut world.out);
-        }
-        world.core = core;
-        assert!(world.sent().is_empty());
+        world.core = self.kept.successor(world.now, config, world.core.tables());
         assert_eq!((world.core.session_count(), world.live()), (count, live));
         self.kept.sessions.clear();
+        self.kept.answers.clear();
         self.kept.keep(&mut self.world.core, false);
     }
 
@@ -765,7 +794,39 @@ impl Side {
         ies: &[Ie],
     ) -> Vec<(SocketAddr, Vec<u8>)> {
         let datagram = self.smfs[smf].datagram(kind, seid, ies);
-        self.world.receive(self.smfs[smf].address, &datagram)
+        self.ask(smf, datagram)
+    }
+
+    fn ask(&mut self, smf: usize, datagram: Vec<u8>) -> Vec<(SocketAddr, Vec<u8>)> {
+        let (now, kind) = (self.world.now, datagram[1]);
+        let sent = self.world.receive(self.smfs[smf].address, &datagram);
+        let is_accepted = || Answer::from(sent[0].1.clone()).cause() == CauseValue::RequestAccepted;
+        // Of sessions, and PFDs.
+        if matches!(kind, 50..=55 | 3) && is_accepted() {
+            self.accepted.push((now, smf, datagram));
+        } else {
+            self.accepted.retain(|(_, of, _)| *of != smf || kind == 1);
+        }
+        sent
+    }
+
+    /// A request comes again, as its answer may have been lost: it was accepted, and so it is now. Associations that begin anew, or end,
+    /// know no former answers.
+    fn repeat(&mut self, back: usize) -> Vec<(SocketAddr, Vec<u8>)> {
+        let (now, lifetime) = (self.world.now, self.world.core.config().answers.lifetime);
+        self.accepted.retain(|(at, ..)| now.since(*at) < lifetime);
+        let Some((_, smf, datagram)) = self.accepted.iter().rev().nth(back).cloned() else {
+            return Vec::new();
+        };
+        let (count, live) = (self.world.core.session_count(), self.world.live());
+        let sent = self.world.receive(self.smfs[smf].address, &datagram);
+        let answer = Answer::from(sent[0].1.clone());
+        assert_eq!(answer.cause(), CauseValue::RequestAccepted);
+        assert_eq!(
+            (self.world.core.session_count(), self.world.live()),
+            (count, live)
+        );
+        sent
     }
 
     /// The gNB says that it does not know this tunnel (TS 29.281, 7.3.1).
@@ -863,6 +924,78 @@ fn nearly_idle() -> (Side, u64) {
     });
     side.make(Move::Pass { ms: 71_000 });
     (side, seid)
+}
+
+/// Wherever among the stores that a request comes to the process dies: the request, which comes again, is carried out once, and gets
+/// its answer.
+#[test]
+fn a_request_is_carried_out_once_wherever_its_process_dies() {
+    let mut side = Side::new(1);
+    let establishment = side.smfs[0].establishment_in("internet");
+    let seid = dies_at_each_store(&mut side, &establishment);
+    let modification = MsgType::SessionModificationRequest;
+    let switch = [path_switch(77)];
+    for ies in [&switch[..], &measurement(60)] {
+        let datagram = side.smfs[0].datagram(modification, Some(seid), ies);
+        dies_at_each_store(&mut side, &datagram);
+    }
+    side.world.core.tables_mut().packet(seid, 1, 1000);
+    let deletion = MsgType::SessionDeletionRequest;
+    let datagram = side.smfs[0].datagram(deletion, Some(seid), &[]);
+    dies_at_each_store(&mut side, &datagram);
+    assert_eq!(side.world.core.session_count(), 0);
+    let provision = [pfds("video", "permit out ip from 192.0.2.1 to assigned")];
+    let datagram = side.smfs[0].datagram(MsgType::PfdManagementRequest, None, &provision);
+    dies_at_each_store(&mut side, &datagram);
+}
+
+/// SEID of the session, if it is a new one.
+fn dies_at_each_store(side: &mut Side, datagram: &[u8]) -> u64 {
+    let (from, now, before) = (side.smfs[0].address, side.world.now, side.kept.clone());
+    let answer = side.world.receive(from, datagram);
+    let accepted = |sent: &[(SocketAddr, Vec<u8>)]| {
+        assert_eq!(sent.len(), 1);
+        let answer = Answer::from(sent[0].1.clone());
+        assert_eq!(answer.cause(), CauseValue::RequestAccepted);
+        answer
+    };
+    let is_new = datagram[1] == MsgType::SessionEstablishmentRequest as u8;
+    let answered = accepted(&answer);
+    let seid = if is_new { answered.up_seid() } else { 0 };
+    // How much of what it comes to is kept, step by step.
+    let (mut steps, mut states) = (vec![before.clone()], before);
+    side.world.core.changes(false, |change| {
+        states.store(change);
+        steps.push(states.clone());
+    });
+    side.kept = states;
+    let count = side.world.core.session_count();
+    let sessions = |core: &Core<FakeTables>| -> Vec<Option<Vec<u8>>> {
+        let seids: Vec<u64> = core.sessions(None).map(|of| of.seid).collect();
+        seids.into_iter().map(|seid| core.record(seid)).collect()
+    };
+    let expected = sessions(&side.world.core);
+    let last = steps.len() - 1;
+    assert!(last >= 2, "an answer, and what it says");
+    for (step, kept) in steps.iter().enumerate() {
+        let config = config_in_order(false);
+        let core = kept.successor(now, config, side.world.core.tables());
+        let mut world = world();
+        (world.core, world.now) = (core, now);
+        for _ in 0..2 {
+            let again = world.receive(from, datagram);
+            accepted(&again);
+            if step == last {
+                assert_eq!(again, answer);
+            }
+            assert_eq!(world.core.session_count(), count, "{step} of {last}");
+        }
+        // What was chosen for a new session is chosen anew.
+        if !is_new || step == last {
+            assert_eq!(sessions(&world.core), expected, "{step} of {last}");
+        }
+    }
+    seid
 }
 
 /// With tables that end with the process, which does what is to be done before.
@@ -977,6 +1110,7 @@ fn a_node_and_its_successors_say_the_same() {
     for seed in 0..20 {
         let mut dice = Dice(seed);
         let [mut first, mut second, mut mortal, mut forgetful] = [1, 1, 1, 7].map(Side::new);
+        second.forgets_answers = true;
         for step in 0..400 {
             if dice.below(2) == 0 && is_at_rest(&second.world) {
                 succeed(&mut second.world);
@@ -990,6 +1124,10 @@ fn a_node_and_its_successors_say_the_same() {
             let what = draw(&mut dice, first.sessions.len());
             let sides = [&mut first, &mut second, &mut mortal, &mut forgetful];
             let mut said: Vec<_> = sides.into_iter().map(|side| side.make(what)).collect();
+            if let Move::Repeat { .. } = what {
+                // Records that anybody can take in have no answers.
+                said[1] = said[0].clone();
+            }
             let others = said.split_off(1);
             let said = &said[0];
             if let Move::Pass { .. } = what {

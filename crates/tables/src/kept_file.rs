@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::AtomicU64;
 
@@ -12,8 +13,6 @@ use crate::memory::View;
 pub struct KeptFile {
     file: File,
     words: View<AtomicU64>,
-    /// Octets from the beginning whose room is taken.
-    backed: usize,
 }
 
 impl KeptFile {
@@ -21,11 +20,7 @@ impl KeptFile {
     pub fn map(file: File) -> io::Result<Self> {
         let octets = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
         let words = View::of_map(file.as_fd(), octets / size_of::<u64>())?;
-        Ok(Self {
-            file,
-            words,
-            backed: 0,
-        })
+        Ok(Self { file, words })
     }
 
     /// Its content.
@@ -33,13 +28,13 @@ impl KeptFile {
         &self.words
     }
 
-    /// Has room taken for so many octets from the beginning, lest a store meet a file system that is full, which ends the process.
-    pub fn back(&mut self, octets: usize) -> io::Result<()> {
-        let Some(more) = octets.checked_sub(self.backed).filter(|more| *more > 0) else {
+    /// Has room taken for these octets, lest a store meet a file system that is full, which ends the process.
+    pub fn back(&self, octets: Range<usize>) -> io::Result<()> {
+        if octets.is_empty() {
             return Ok(());
-        };
+        }
         let number = |octets| libc::off_t::try_from(octets).map_err(io::Error::other);
-        let (from, more) = (number(self.backed)?, number(more)?);
+        let (from, more) = (number(octets.start)?, number(octets.len())?);
         loop {
             // SAFETY: no memory is touched.
             match unsafe { libc::posix_fallocate(self.file.as_raw_fd(), from, more) } {
@@ -49,7 +44,6 @@ impl KeptFile {
                 error => return Err(io::Error::from_raw_os_error(error)),
             }
         }
-        self.backed = octets;
         Ok(())
     }
 }
@@ -70,10 +64,10 @@ mod tests {
         };
         let file = open();
         file.set_len(1 << 20).unwrap();
-        let mut first = KeptFile::map(file).unwrap();
+        let first = KeptFile::map(file).unwrap();
         assert_eq!(first.words().len(), 1 << 17);
-        first.back(4096).unwrap();
-        first.back(1 << 20).unwrap();
+        first.back(0..4096).unwrap();
+        first.back(4096..1 << 20).unwrap();
         first.words()[70_000].store(7, Ordering::Relaxed);
         let second = KeptFile::map(open()).unwrap();
         assert_eq!(second.words()[70_000].load(Ordering::Relaxed), 7);

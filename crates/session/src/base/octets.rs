@@ -2,8 +2,8 @@
 
 use postcard::Deserializer;
 use postcard::ser_flavors::Flavor;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 /// Octets that are no such value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -41,7 +41,7 @@ pub(crate) fn put(value: &impl Serialize, into: &mut Vec<u8>) {
 
 /// The value at the front, which goes from there. A list takes no more memory than as many of its elements as there are
 /// octets: that many it has at most, and the decoder reserves no more.
-pub(crate) fn take<T: DeserializeOwned>(from: &mut &[u8]) -> Result<T, Malformed> {
+pub(crate) fn take<'o, T: Deserialize<'o>>(from: &mut &'o [u8]) -> Result<T, Malformed> {
     let (value, rest) = postcard::take_from_bytes(from).map_err(|_| Malformed)?;
     *from = rest;
     Ok(value)

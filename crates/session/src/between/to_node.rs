@@ -55,6 +55,8 @@ pub(crate) enum ToNode {
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) to: Incoming,
+    /// Our SEID.
+    pub(crate) seid: u64,
     /// The SMF's SEID.
     pub(crate) cp_seid: u64,
     /// Peer that owns the session, or did.

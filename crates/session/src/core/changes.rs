@@ -3,6 +3,8 @@
 use compiled::Tables;
 
 use crate::base::slab::is_not_before;
+use crate::exchange::answer_record::AnswerRecord;
+use crate::exchange::n4::{Given, N4};
 use crate::node::Node;
 use crate::node::record::{GENERATIONS_AHEAD, NodeRecord, REQUESTS_AHEAD};
 use crate::shard::Shard;
@@ -16,6 +18,8 @@ pub enum Change<'o> {
     Gone(u32),
     /// The node: read by [`NodeRecord::read`].
     Node(&'o [u8]),
+    /// An answer that was given: for [`Core::resume_answers`](crate::Core::resume_answers), in the order in which they come.
+    Answer(&'o [u8]),
 }
 
 /// The node as it was last kept.
@@ -25,6 +29,8 @@ pub(crate) struct Kept {
     is_there: bool,
     sequence: u32,
     generation: u32,
+    /// Kept for its capacity.
+    given: Vec<Given>,
     /// Kept for its capacity.
     octets: Vec<u8>,
 }
@@ -51,7 +57,14 @@ impl Kept {
             each(Change::Node(&record.ahead().write()));
         }
         shard.note_recounted();
-        let octets = &mut self.octets;
+        let Self { given, octets, .. } = self;
+        node.n4_mut().take_given(given);
+        // What a session says of its last request says which of its answers hold. Of the others it is not known whether what they say is
+        // kept, so they come behind it.
+        let (of_sessions, others) = (given.iter(), given.iter());
+        let of_sessions = of_sessions.filter(|given| given.seid != 0);
+        let others = others.filter(|given| given.seid == 0);
+        put_answers(node.n4(), of_sessions, octets, &mut each);
         octets.clear();
         while let Some((place, is_there)) = shard.next_change(octets) {
             match is_there {
@@ -60,6 +73,33 @@ impl Kept {
             }
             octets.clear();
         }
+        put_answers(node.n4(), others, octets, &mut each);
+        given.clear();
         shard.tables_mut().counts_are_kept();
+    }
+}
+
+/// Those that are still there.
+fn put_answers<'g>(
+    n4: &N4,
+    given: impl Iterator<Item = &'g Given>,
+    record: &mut Vec<u8>,
+    each: &mut impl FnMut(Change<'_>),
+) {
+    for given in given {
+        let Some(octets) = n4.octets_of(given) else {
+            continue;
+        };
+        let answer = AnswerRecord {
+            association: given.within.0,
+            request: given.request,
+            at: given.at,
+            seid: given.seid,
+            ends: given.ends,
+            octets: &octets,
+        };
+        record.clear();
+        answer.put(record);
+        each(Change::Answer(record));
     }
 }

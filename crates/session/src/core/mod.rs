@@ -26,7 +26,9 @@ use crate::between::to_node::Outputs;
 use crate::between::to_shard::{Request, ToShard};
 use crate::core::changes::{Change, Kept};
 use crate::core::expected::Expected;
+use crate::exchange::answer_record::{AnswerRecord, holding};
 use crate::exchange::incoming::Incoming;
+use crate::exchange::n4::Given;
 use crate::exchange::outbox::Outbox;
 use crate::exchange::stats::{Stats, Way};
 use crate::node::Node;
@@ -429,15 +431,59 @@ impl<T: Tables> Core<T> {
         Ok(())
     }
 
+    /// Requests that the former node has answered get their answers when they come again, as far as its sessions are as these say: to be
+    /// called when they have been taken in. `node`: what was resumed; `answers`: octets of those that were kept. Returns the number of
+    /// those that cannot be read.
+    pub fn resume_answers<'o>(
+        &mut self,
+        now: Time,
+        node: &NodeRecord,
+        answers: impl IntoIterator<Item = &'o [u8]>,
+    ) -> usize {
+        let (mut all, mut unread) = (Vec::new(), 0);
+        for octets in answers {
+            match AnswerRecord::read(octets) {
+                Ok(answer) => all.push(answer),
+                Err(_) => unread += 1,
+            }
+        }
+        let lifetime = self.config.answers.lifetime;
+        all.retain(|answer| now.since(answer.at) < lifetime);
+        for answer in holding(all, |seid| self.shard.last_answered(seid)) {
+            let smf = node.association(answer.association);
+            let within = smf.and_then(|smf| self.node.peers().by_node(smf));
+            let Some(within) = within else { continue };
+            let AnswerRecord {
+                request,
+                at,
+                seid,
+                ends,
+                octets,
+                ..
+            } = answer;
+            let given = Given {
+                within,
+                request,
+                at,
+                seid,
+                ends,
+            };
+            self.node.n4_mut().has_given(given, octets);
+        }
+        unread
+    }
+
     /// From now on [`Core::changes`] knows what has changed. To be called before there are sessions.
     pub fn note_changes(&mut self) {
         self.shard.note_changes();
+        self.node.n4_mut().note_answers(true);
         self.kept = Some(Kept::default());
     }
 
     /// Nobody keeps what changes any more, nor is there a lack of room for it.
     pub fn keep_nothing(&mut self) {
         self.shard.keep_nothing();
+        self.node.n4_mut().note_answers(false);
         self.kept = None;
         self.set_full(false);
     }

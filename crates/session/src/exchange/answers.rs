@@ -13,6 +13,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
+use serde::{Deserialize, Serialize};
+
 use crate::base::ids::PeerId;
 use crate::base::time::Time;
 use crate::rules::config;
@@ -26,7 +28,7 @@ const HEADS_MIN: usize = 64;
 const LONGEST_WALK: usize = 16;
 
 /// A request, seen from the transaction layer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Fingerprint(u64);
 
 impl Fingerprint {

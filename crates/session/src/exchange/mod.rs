@@ -1,5 +1,6 @@
 //! Messages with SMFs: our own requests, answers kept for repetitions, what is sent, what is counted.
 
+pub(crate) mod answer_record;
 pub(crate) mod answers;
 pub(crate) mod incoming;
 pub(crate) mod n4;

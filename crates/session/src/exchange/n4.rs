@@ -1,5 +1,6 @@
 //! N4 as one thread speaks it: requests of ours under way, answers kept, and what is counted.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 
 use pfcp::ie::{FailedRuleId, RecoveryTimeStamp};
@@ -26,7 +27,21 @@ pub(crate) struct N4 {
     succession: u32,
     requests: Requests,
     answers: Answers,
+    /// Answers that were given since they were last kept. `None`: nobody keeps them.
+    given: Option<Vec<Given>>,
     stats: Stats,
+}
+
+/// An answer of [`Answers`], and what it says was done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Given {
+    pub(crate) within: PeerId,
+    pub(crate) request: Fingerprint,
+    pub(crate) at: Time,
+    /// The session that it is about, by our SEID. 0: it is about none, or several.
+    pub(crate) seid: u64,
+    /// The session has ended with it.
+    pub(crate) ends: bool,
 }
 
 impl N4 {
@@ -38,6 +53,7 @@ impl N4 {
             succession: 0,
             requests: Requests::new(config, recovery),
             answers: Answers::new(config.answers),
+            given: None,
             stats: Stats::new(),
         }
     }
@@ -137,24 +153,56 @@ impl N4 {
         true
     }
 
+    /// From now on [`Self::take_given`] knows which answers were given; or not any more.
+    pub(crate) fn note_answers(&mut self, notes: bool) {
+        self.given = notes.then(Vec::new);
+    }
+
+    /// Answers that were given since this was last called, in their order. For the sake of its capacity, they come into an empty
+    /// list.
+    pub(crate) fn take_given(&mut self, into: &mut Vec<Given>) {
+        if let Some(given) = &mut self.given {
+            std::mem::swap(given, into);
+        }
+    }
+
+    /// Its octets, if they are still there. They seldom lie in two pieces.
+    pub(crate) fn octets_of(&self, given: &Given) -> Option<Cow<'_, [u8]>> {
+        let found = (self.answers).find(given.at, Some(given.within), given.request);
+        found.map(|(front, back)| match back {
+            [] => front.into(),
+            _ => [front, back].concat().into(),
+        })
+    }
+
+    /// An answer that a process before this one has given.
+    pub(crate) fn has_given(&mut self, given: Given, octets: &[u8]) {
+        self.answers
+            .keep(given.at, Some(given.within), given.request, octets);
+        if let Some(all) = &mut self.given {
+            all.push(given);
+        }
+    }
+
     /// Answer a request with `cause` and what else `write` has to say, and keep the answer. `scope`: the association that
-    /// requests from there belong to; `seid`: the sender's, of a session.
+    /// requests from there belong to; `cp_seid`: the sender's, of a session; `seid`: ours, of a session that is now as it asks; 0: none
+    /// is.
     pub(crate) fn answer(
         &mut self,
         now: Time,
         out: &mut Outbox,
         scope: Option<PeerId>,
-        (incoming, seid): (&Incoming, u64),
+        (incoming, cp_seid, seid): (&Incoming, u64, u64),
         cause: Cause,
         write: impl FnOnce(&mut Writer<'_>, &OwnNodeId),
     ) {
         let Some(response) = incoming.message_type.response() else {
             return;
         };
-        let seid = response.is_session().then_some(seid);
+        let cp_seid = response.is_session().then_some(cp_seid);
         let us = &self.node_id;
         let sent = out.send(incoming.from, |bytes| {
-            let mut writer = Writer::new(bytes, response, seid, incoming.sequence);
+            let mut writer = Writer::new(bytes, response, cp_seid, incoming.sequence);
             if let Some(priority) = incoming.priority {
                 writer.priority(priority);
             }
@@ -167,6 +215,16 @@ impl N4 {
         // answers that other strangers may need.
         if scope.is_some() || cause.is_accepted() {
             self.answers.keep(now, scope, incoming.fingerprint, sent);
+        }
+        // What was refused has changed nothing, and may be refused again.
+        if let (Some(given), Some(within), true) = (&mut self.given, scope, cause.is_accepted()) {
+            given.push(Given {
+                within,
+                request: incoming.fingerprint,
+                at: now,
+                seid,
+                ends: incoming.message_type == MessageType::SESSION_DELETION_REQUEST,
+            });
         }
     }
 
@@ -190,7 +248,7 @@ impl N4 {
             unknown: refusal.unknown,
         });
         let (request, recovery) = (incoming.message_type, self.recovery);
-        let (to, cause) = ((incoming, seid), refusal.cause);
+        let (to, cause) = ((incoming, seid, 0), refusal.cause);
         self.answer(now, out, scope, to, cause, |writer, us| {
             write_refusal(writer, us, request, recovery, &refusal);
         });

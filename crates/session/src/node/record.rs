@@ -242,12 +242,15 @@ impl NodeRecord {
 
     /// A session of this node, as it wrote it for itself.
     pub fn session(&self, octets: &[u8]) -> Result<Record, RecordError> {
-        let smf_of = |number| {
-            let all = &self.associations;
-            let at = all.binary_search_by_key(&number, |of| of.is.number).ok()?;
-            Some(all.get(at)?.node_id.clone())
-        };
+        let smf_of = |number| self.association(number).cloned();
         Record::read_within(octets, smf_of, &self.names)
+    }
+
+    /// SMF of the association of this number.
+    pub(crate) fn association(&self, number: u32) -> Option<&NodeId> {
+        let all = &self.associations;
+        let at = all.binary_search_by_key(&number, |of| of.is.number).ok()?;
+        Some(&all.get(at)?.node_id)
     }
 
     /// Processes before the one that goes on with it.

@@ -219,7 +219,8 @@ impl Node {
         write: impl FnOnce(&mut Writer<'_>, &OwnNodeId),
     ) {
         let scope = self.scope(incoming);
-        self.n4.answer(now, out, scope, (incoming, 0), cause, write);
+        self.n4
+            .answer(now, out, scope, (incoming, 0, 0), cause, write);
     }
 
     pub(super) fn refuse(

@@ -52,6 +52,7 @@ impl Node {
     fn shed(&mut self, now: Time, out: &mut Outbox, to: (&Incoming, u64), peer: PeerId) {
         self.n4.stats_mut().shed += 1;
         let (notice, scope) = (self.notice(peer), self.scope(to.0));
+        let to = (to.0, to.1, 0);
         let cause = Cause::PFCP_ENTITY_IN_CONGESTION;
         self.n4.answer(now, out, scope, to, cause, |writer, us| {
             writer.node_id(us.to_wire());
@@ -139,7 +140,8 @@ impl Node {
             MessageType::SESSION_MODIFICATION_REQUEST => stats.modified += 1,
             _ => stats.deleted += 1,
         }
-        let (to, cause) = ((&answer.to, answer.cp_seid), Cause::REQUEST_ACCEPTED);
+        let to = (&answer.to, answer.cp_seid, answer.seid);
+        let cause = Cause::REQUEST_ACCEPTED;
         self.n4.answer(now, out, scope, to, cause, |writer, us| {
             if request == MessageType::SESSION_ESTABLISHMENT_REQUEST {
                 writer.node_id(us.to_wire());

@@ -13,6 +13,7 @@ use crate::base::shortage::Shortage;
 use crate::base::slab::{NoPlace, Place};
 use crate::base::time::Time;
 use crate::between::to_node::Outputs;
+use crate::exchange::answers::Fingerprint;
 use crate::rules::places::Relocation;
 use crate::shard::Shard;
 use crate::shard::context::{Context, Rare};
@@ -110,6 +111,7 @@ impl<T: Tables> Sessions<T> {
         record: Record,
         tables: &mut T,
     ) -> Result<u64, Unadopted> {
+        let answered = record.answered();
         let (seid, context, names) = record.into_parts();
         self.slab.check(seid)?;
         let site = &self.site;
@@ -126,9 +128,17 @@ impl<T: Tables> Sessions<T> {
         )?;
         let entered = self.enter(now, peer, Some(seid), context, tables);
         entered.map_err(Unadopted::Refused)?;
+        self.answered(seid, answered);
         self.activity_goes_on(seid, tables);
         self.usage_goes_on(now, seid, tables);
         Ok(seid)
+    }
+
+    /// A request was carried out for a session. Whoever keeps the session keeps that.
+    pub(super) fn answered(&mut self, seid: u64, request: Fingerprint) {
+        if let Some(session) = self.slab.find_mut(seid) {
+            session.answered = request;
+        }
     }
 
     /// A session goes elsewhere: what it is, with all that its packets have counted here.
@@ -176,6 +186,7 @@ impl<T: Tables> Sessions<T> {
         let session = Session {
             context,
             handle,
+            answered: Fingerprint::default(),
             peer,
             epoch: list.epoch,
             previous: None,

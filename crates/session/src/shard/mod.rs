@@ -53,6 +53,7 @@ use crate::base::time::Time;
 use crate::between::smf::Smf;
 use crate::between::to_node::{Outputs, ToNode};
 use crate::between::to_shard::ToShard;
+use crate::exchange::answers::Fingerprint;
 use crate::rules::config::Config;
 use crate::rules::places::Names;
 use crate::rules::summary::SessionSummary;
@@ -272,10 +273,16 @@ impl<T: Tables> Shard<T> {
             if context.usage().is_some() || is_watched {
                 self.tables.counted_at(&session.handle, &mut counted);
             }
-            let node = (session.peer.0, counted.as_slice());
+            let node = (session.peer.0, counted.as_slice(), session.answered);
             record::put_within(seid, node, &session.context, into);
         }
         Some((place, live.is_some()))
+    }
+
+    /// The request that was carried out last for a session. `None`: there is no such session.
+    pub(crate) fn last_answered(&self, seid: u64) -> Option<Fingerprint> {
+        let session = self.sessions.slab.get(self.sessions.slab.find(seid)?)?;
+        Some(session.answered)
     }
 
     /// Contents of all places of the configuration, by name.

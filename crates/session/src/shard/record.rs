@@ -16,6 +16,7 @@ use crate::base::node_id::NodeId;
 use crate::base::octets::{put_with_length, take_octets};
 use crate::base::record_error::{RecordError, behind_version, hold};
 use crate::base::tagged::{Fields, Tagged, put_field, value_of};
+use crate::exchange::answers::Fingerprint;
 use crate::rules::endpoints::ENDPOINTS_MAX;
 use crate::rules::places::{ConfigPlace, Names, Relocation};
 use crate::rules::site::Site;
@@ -49,6 +50,7 @@ mod tag {
     pub(super) const EMERGENCY: u8 = 14;
     pub(super) const ASSOCIATION: u8 = 15;
     pub(super) const COUNTED: u8 = 16;
+    pub(super) const ANSWERED: u8 = 17;
 }
 
 /// A session, apart from where it is.
@@ -61,6 +63,8 @@ pub struct Record {
     names: Option<Names>,
     /// Where its packets were counted.
     counted: Vec<CountedAt>,
+    /// The request that was carried out last, for whoever has its answer.
+    answered: Fingerprint,
 }
 
 /// By what a record says whose the session is, and what is in the places that it names.
@@ -69,8 +73,8 @@ enum Home<'a> {
     /// By names: anybody can take it in.
     Anywhere(&'a NodeId, Option<&'a Names>),
     /// By the number of the association, and places: who has the record of its node can. Then it is also told where packets are
-    /// counted, in tables that may outlive their process.
-    Node(u32, &'a [CountedAt]),
+    /// counted, in tables that may outlive their process, and which request was carried out last, whose answer may be kept.
+    Node(u32, &'a [CountedAt], Fingerprint),
 }
 
 /// The record of a session that is here. site: what is in the places that it names.
@@ -86,15 +90,16 @@ pub(crate) fn write(seid: u64, smf: &NodeId, context: &Context, site: &Site) -> 
     octets
 }
 
-/// The same, appended, for those who have the record of its node, where the association has this number, and the tables, which
-/// count its packets there.
+/// The same, appended, for those who have the record of its node, where the association has this number, the tables, which
+/// count its packets there, and answers, of which its last is that to this request.
 pub(crate) fn put_within(
     seid: u64,
-    (association, counted): (u32, &[CountedAt]),
+    (association, counted, answered): (u32, &[CountedAt], Fingerprint),
     context: &Context,
     into: &mut Vec<u8>,
 ) {
-    put_record(seid, Home::Node(association, counted), context, into);
+    let home = Home::Node(association, counted, answered);
+    put_record(seid, home, context, into);
 }
 
 fn names_in(context: &Context, site: &Site) -> Names {
@@ -152,10 +157,12 @@ fn put_fields(seid: u64, home: Home<'_>, context: &Context, fields: &mut Vec<u8>
             put_some(tag::EMERGENCY, is_emergency.then_some(&true), fields);
         }
     }
-    if let Home::Node(association, counted) = home {
+    if let Home::Node(association, counted, answered) = home {
         put_field(tag::ASSOCIATION, &association, fields);
         let counted = (!counted.is_empty()).then_some(counted);
         put_some(tag::COUNTED, counted.as_ref(), fields);
+        let answered = (answered != Fingerprint::default()).then_some(answered);
+        put_some(tag::ANSWERED, answered.as_ref(), fields);
     }
 }
 
@@ -173,6 +180,7 @@ struct Read {
     context: Context,
     names: Option<Names>,
     counted: Vec<CountedAt>,
+    answered: Fingerprint,
 }
 
 impl Read {
@@ -180,7 +188,7 @@ impl Read {
         let mut octets = behind_version(octets, VERSION, OCTETS_MAX)?;
         let mut fields = Fields::of(take_octets(&mut octets)?);
         let (mut seid, mut smf, mut names, mut association) = (0, None, None, None);
-        let (mut kept, mut cp_seid, mut counted) = Default::default();
+        let (mut kept, mut cp_seid, mut counted, mut answered) = Default::default();
         let (mut extra, mut rare) = (Extra::default(), Rare::default());
         while let Some((tag, octets)) = fields.next()? {
             match tag {
@@ -200,6 +208,7 @@ impl Read {
                 tag::ASSOCIATION => association = Some(value_of(octets)?),
                 tag::EMERGENCY => rare.is_emergency = value_of(octets)?,
                 tag::COUNTED => counted = value_of(octets)?,
+                tag::ANSWERED => answered = value_of(octets)?,
                 unknown => return Err(RecordError::UnknownField(unknown)),
             }
         }
@@ -215,6 +224,7 @@ impl Read {
             },
             names,
             counted,
+            answered,
         })
     }
 }
@@ -229,6 +239,7 @@ impl Record {
             context,
             names,
             counted: Vec::new(),
+            answered: Fingerprint::default(),
         }
     }
 
@@ -242,6 +253,7 @@ impl Record {
             context: read.context,
             names: read.names,
             counted: Vec::new(),
+            answered: Fingerprint::default(),
         };
         // No field that says nothing, and no number longer than it need be.
         if record.write() != octets {
@@ -262,11 +274,13 @@ impl Record {
             context,
             association,
             counted,
+            answered,
             ..
         } = Read::of(octets)?;
         let association = association.ok_or(RecordError::Malformed)?;
         let mut again = Vec::with_capacity(octets.len());
-        put_within(seid, (association, &counted), &context, &mut again);
+        let node = (association, counted.as_slice(), answered);
+        put_within(seid, node, &context, &mut again);
         if again != octets {
             return Err(RecordError::Malformed);
         }
@@ -278,6 +292,7 @@ impl Record {
             context,
             names: Some(names),
             counted,
+            answered,
         };
         record.checked()
     }
@@ -303,6 +318,11 @@ impl Record {
         let home = Home::Anywhere(&self.smf, self.names.as_ref());
         put_record(self.seid, home, &self.context, &mut octets);
         octets
+    }
+
+    /// The request that was carried out last.
+    pub(crate) fn answered(&self) -> Fingerprint {
+        self.answered
     }
 
     /// The session, under its SEID, and what is in the places that it names.

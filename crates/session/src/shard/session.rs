@@ -4,6 +4,7 @@ use compiled::{Counters, PdrId, PredefinedId};
 
 use crate::base::ids::PeerId;
 use crate::base::slab::Place;
+use crate::exchange::answers::Fingerprint;
 use crate::rules::summary::SessionSummary;
 use crate::shard::context::Context;
 use crate::shard::view::UrrView;
@@ -16,6 +17,8 @@ pub(crate) struct Session<H> {
     /// All that it is by itself; what follows is where it is in this process.
     pub(super) context: Context,
     pub(super) handle: H,
+    /// The request that was carried out last.
+    pub(super) answered: Fingerprint,
     pub(super) peer: PeerId,
     /// [`List::epoch`] of the list that it is in.
     pub(super) epoch: u32,

@@ -63,6 +63,7 @@ impl<T: Tables> Shard<T> {
                 return out.say(ToNode::Refuse(Box::new((*incoming, cp_seid, refusal))));
             }
         };
+        self.sessions.answered(seid, incoming.fingerprint);
         let f_seid = up_f_seid(&self.config, seid);
         let created = self.sessions.created();
         let front = out.ies(|writer| {
@@ -71,6 +72,7 @@ impl<T: Tables> Shard<T> {
         });
         out.say(ToNode::Accept(Answer {
             to: *incoming,
+            seid,
             cp_seid,
             owner: peer,
             by_owner: true,
@@ -162,6 +164,7 @@ impl<T: Tables> Shard<T> {
             Ok(cp_seid) => cp_seid,
             Err(refusal) => return Self::refuse(out, incoming, &found, refusal),
         };
+        self.sessions.answered(found.seid, incoming.fingerprint);
         let created = self.sessions.created();
         let front = out.ies(|writer| write_created(writer, created));
         if let Some(f_seid) = request.cp_f_seid {
@@ -174,6 +177,7 @@ impl<T: Tables> Shard<T> {
         let back = out.ies(|writer| write_all(&usage, writer, group));
         out.say(ToNode::Accept(Answer {
             to: *incoming,
+            seid: found.seid,
             cp_seid,
             owner: found.owner,
             by_owner: found.by_owner,
@@ -209,6 +213,7 @@ impl<T: Tables> Shard<T> {
         let back = out.ies(|writer| write_all(&usage, writer, group));
         out.say(ToNode::Accept(Answer {
             to: *incoming,
+            seid: found.seid,
             cp_seid: deleted.cp_seid,
             owner: found.owner,
             by_owner: found.by_owner,

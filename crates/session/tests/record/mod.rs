@@ -7,7 +7,7 @@ use pfcp::ie::{NodeId as NodeIdIe, RecoveryTimeStamp};
 use pfcp::{MessageType, Writer};
 use session::config::{Config, NetworkInstance};
 use session::node_id::NodeId;
-use session::{Core, NodeRecord, Outbox, Record, Time};
+use session::{Change, Core, NodeRecord, Outbox, Record, Time};
 use testkit::tables::FakeTables;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +53,40 @@ pub(crate) fn run_node(octets: &[u8]) -> bool {
         );
     }
     true
+}
+
+/// Any octets as an answer that a former node has kept: what is read is kept again as it was, if what it is about allows it.
+pub(crate) fn run_answer(octets: &[u8]) -> bool {
+    let mut out = Outbox::new();
+    let new = || {
+        let mut core = Core::new(config(), 1, FakeTables::forgetful(1 << 16));
+        core.note_changes();
+        core
+    };
+    let (mut before, from) = (new(), ([10, 100, 0, 2], 8805).into());
+    let setup = association_setup(&NodeId::V4([10, 100, 0, 2].into()));
+    before.receive(Time(1), from, &setup, &mut out);
+    let mut kept = Vec::new();
+    before.changes(true, |change| {
+        if let Change::Node(octets) = change {
+            kept = octets.to_vec();
+        }
+    });
+    let Ok(node) = NodeRecord::read(&kept) else {
+        return false;
+    };
+    let mut core = new();
+    if core.resume(Time(2), &node, &mut out).is_err() {
+        return false;
+    }
+    let is_read = core.resume_answers(Time(2), &node, [octets]) == 0;
+    core.changes(false, |change| {
+        if let Change::Answer(again) = change {
+            assert!(is_read);
+            assert_eq!(again, octets);
+        }
+    });
+    is_read
 }
 
 /// It lives for a while, goes elsewhere, comes back, and is deleted, if it is taken in at all.

@@ -3,11 +3,14 @@
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use anyhow::{Context, Result, bail, ensure};
+use arena::ring::Ring;
 use arena::{Arena, Memory};
 use nix::libc::O_NOFOLLOW;
 use serde::{Deserialize, Serialize};
@@ -20,6 +23,8 @@ use crate::recovery;
 const RECORD_OCTETS: usize = 1024;
 /// Likewise for the node's record: there are two while it is written, and PFDs take most of it.
 const NODE_OCTETS: u64 = 16 << 20;
+/// For answers, at the end of the file: more than are remembered.
+const ANSWERS_OCTETS: usize = 24 << 20;
 /// Starts that have ended while they took over, at most.
 const UNSETTLED_MAX: usize = 4;
 /// Front of the end of an unsettled file's name.
@@ -27,16 +32,44 @@ const UNSETTLED: &str = ".tables-";
 /// Records that cannot be taken in and are said one by one.
 pub(super) const LOST_SAID: usize = 20;
 
-/// Memory of the file.
-pub(super) struct Words(KeptFile);
+/// A part of the memory of the file.
+pub(super) struct Words {
+    file: Arc<KeptFile>,
+    /// Octets of it.
+    part: Range<usize>,
+    /// Octets of the part, from its beginning, whose room is taken.
+    backed: usize,
+}
+
+impl Words {
+    /// Records by place, and the answers behind them. `None`: the file is shorter than any of ours.
+    fn parts_of(file: KeptFile) -> Option<[Self; 2]> {
+        let octets = size_of_val(file.words());
+        let answers = octets.checked_sub(ANSWERS_OCTETS)?;
+        let file = Arc::new(file);
+        let part = |part| Self {
+            file: Arc::clone(&file),
+            part,
+            backed: 0,
+        };
+        Some([part(0..answers), part(answers..octets)])
+    }
+}
 
 impl Memory for Words {
     fn words(&self) -> &[AtomicU64] {
-        self.0.words()
+        let Range { start, end } = self.part;
+        let words = start / size_of::<AtomicU64>()..end / size_of::<AtomicU64>();
+        self.file.words().get(words).unwrap_or_default()
     }
 
     fn back(&mut self, octets: usize) -> io::Result<()> {
-        self.0.back(octets)
+        if octets > self.backed {
+            let start = self.part.start;
+            self.file.back(start + self.backed..start + octets)?;
+            self.backed = octets;
+        }
+        Ok(())
     }
 }
 
@@ -64,6 +97,8 @@ pub(super) struct Former {
     pub(super) header: Header,
     pub(super) node: NodeRecord,
     pub(super) arena: Arena<Words>,
+    /// Answers that it has given.
+    pub(super) answers: Ring<Words>,
     /// Its usage is that of the one before, so that all is to be added that its tables have counted.
     pub(super) is_unsettled: bool,
     /// Sessions whose records are damaged.
@@ -104,7 +139,8 @@ impl Files {
     /// Where programs of the process before are pinned, as its file says.
     pub(super) fn pinned_in(&self) -> Option<PathBuf> {
         let file = KeptFile::map(open(&self.path, false).ok()?).ok()?;
-        let (arena, _) = Arena::open(Words(file)).ok()?;
+        let [records, _] = Words::parts_of(file)?;
+        let (arena, _) = Arena::open(records).ok()?;
         let header: Header = serde_json::from_slice(&arena.header()).ok()?;
         header.bpffs
     }
@@ -197,7 +233,10 @@ impl Files {
             about.uid() == nix::unistd::geteuid().as_raw() && about.mode() & 0o077 == 0,
             "it is not this user's alone"
         );
-        let (arena, damaged) = Arena::open(Words(KeptFile::map(file)?))?;
+        let parts = Words::parts_of(KeptFile::map(file)?);
+        let [records, answers] = parts.context("it is too short")?;
+        let (arena, damaged) = Arena::open(records)?;
+        let answers = Ring::open(answers).context("its answers")?;
         for lost in damaged.iter().take(LOST_SAID) {
             tracing::error!(place = lost.place, fault = %lost.fault, "a session is lost: its record is damaged");
         }
@@ -223,6 +262,7 @@ impl Files {
             header,
             node,
             arena,
+            answers,
             is_unsettled: false,
             damaged: damaged.len(),
         }))
@@ -242,7 +282,7 @@ fn options() -> OpenOptions {
     options
 }
 
-pub(super) fn create(path: &Path, header: &Header) -> Result<Arena<Words>> {
+pub(super) fn create(path: &Path, header: &Header) -> Result<(Arena<Words>, Ring<Words>)> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
         _ => {}
@@ -250,9 +290,14 @@ pub(super) fn create(path: &Path, header: &Header) -> Result<Arena<Words>> {
     // Whoever else makes one of this name meanwhile does not own what we write.
     let file = options().create_new(true).open(path)?;
     let places = header.node + 1;
-    file.set_len(arena::octets_for(places, RECORD_OCTETS) as u64 + 2 * NODE_OCTETS)?;
+    let octets = arena::octets_for(places, RECORD_OCTETS) as u64 + 2 * NODE_OCTETS;
+    file.set_len(octets + ANSWERS_OCTETS as u64)?;
     let header = serde_json::to_vec(header)?;
-    Ok(Arena::create(Words(KeptFile::map(file)?), places, &header)?)
+    let parts = Words::parts_of(KeptFile::map(file)?);
+    let [records, answers] = parts.context("it is too short")?;
+    // The arena takes what room there is.
+    let answers = Ring::create(answers)?;
+    Ok((Arena::create(records, places, &header)?, answers))
 }
 
 #[cfg(test)]
@@ -291,7 +336,7 @@ mod tests {
             tables,
             bpffs: None,
         };
-        let mut arena = create(&files.new, &header).unwrap();
+        let (mut arena, _) = create(&files.new, &header).unwrap();
         arena.put(100, NODE).unwrap();
         arena.put(7, b"a session").unwrap();
         fs::rename(&files.new, path).unwrap();

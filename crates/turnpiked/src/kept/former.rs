@@ -60,6 +60,19 @@ impl Former {
         Ok(lost)
     }
 
+    /// Requests that it has answered get their answers when they come again, as far as sessions are as these say.
+    pub(super) fn enter_answers(&self, now: Time, core: &mut Core<Tables>) {
+        let answers: Vec<_> = self.answers.records().collect();
+        let octets = answers.iter().map(Vec::as_slice);
+        let unread = core.resume_answers(now, &self.node, octets);
+        if unread > 0 {
+            tracing::error!(
+                unread,
+                "answers cannot be read: their requests are judged anew"
+            );
+        }
+    }
+
     /// Adds what its tables have counted and its sessions' usage does not have.
     pub(super) fn count(
         &self,

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use arena::Arena;
+use arena::ring::Ring;
 use report::{StateReport, TableFill};
 use session::{Change, Core};
 use tables::Tables;
@@ -19,6 +20,7 @@ const RETRY: Duration = Duration::from_secs(1);
 pub(crate) struct Kept {
     pub(super) files: Files,
     pub(super) arena: Arena<Words>,
+    pub(super) answers: Ring<Words>,
     pub(super) node: u32,
     pub(super) node_at: Instant,
     /// There was no room at this time, and it was said.
@@ -67,6 +69,13 @@ impl Kept {
                 Change::Gone(place) => {
                     self.unkept.remove(&place);
                     return self.arena.remove(place);
+                }
+                Change::Answer(octets) => {
+                    // Sessions come first: a request that comes again without its answer is judged anew.
+                    if !self.arena.is_nearly_full() {
+                        let _ = self.answers.push(octets);
+                    }
+                    return;
                 }
             };
             match self.arena.put(place, octets) {

@@ -157,8 +157,8 @@ impl Beginning {
             bpffs: config.state.bpffs.clone(),
             tables: core.tables().pins().map_or(0, Pins::generation),
         };
-        let arena = create(&files.new, &header);
-        if arena.is_ok() {
+        let new = create(&files.new, &header);
+        if new.is_ok() {
             core.note_changes();
         }
         let mut before = Vec::new();
@@ -171,6 +171,7 @@ impl Beginning {
             core.resume(now, &former.node, out)
                 .inspect_err(|_| files.remove())?;
             let lost = former.enter(now, core, out, &mut attend)? + former.damaged;
+            former.enter_answers(now, core);
             report = StateReport {
                 taken_over: core.session_count() as u64,
                 lost: lost as u64,
@@ -186,8 +187,8 @@ impl Beginning {
             before.push(former);
             before.extend(unsettled);
         }
-        let arena = match arena {
-            Ok(arena) => arena,
+        let (arena, answers) = match new {
+            Ok(new) => new,
             Err(error) => {
                 let kept = Err((files, error));
                 return Ok(TakenOver {
@@ -202,6 +203,7 @@ impl Beginning {
         let mut kept = Kept {
             files,
             arena,
+            answers,
             node: header.node,
             node_at: Instant::now(),
             full_at: None,

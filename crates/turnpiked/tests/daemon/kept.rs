@@ -10,10 +10,11 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use lab::netns::End;
-use lab::smf::{Session, Smf};
+use lab::smf::{Answer, Session, Smf, encode};
 use lab::wait::LOOK;
 use nix::sys::signal::Signal;
 use rs_pfcp::ie::cause::CauseValue;
+use rs_pfcp::message::MsgType;
 
 use crate::common::{Daemon, LIMIT, Net, UPF_N4};
 use crate::unit::unprivileged;
@@ -74,7 +75,7 @@ fn a_folder_without_room_refuses_sessions_and_keeps_those_that_are_there() {
     let net = Net::new();
     let folder = net.folder.join("state");
     fs::create_dir_all(&folder).unwrap();
-    mount(&folder, "size=2m");
+    mount(&folder, "size=4m");
     let _unmount = Unmount(folder.clone());
     let daemon = net.start(&format!("{}[limits]\nsessions = 20000\n", state(&net)));
     let smf = net.smf();
@@ -102,6 +103,31 @@ fn a_folder_without_room_refuses_sessions_and_keeps_those_that_are_there() {
     more.unwrap();
     let daemon = again(&net, daemon);
     assert!(sessions.iter().all(|session| modify(&smf, session)));
+    assert_eq!(daemon.stop(), 0);
+}
+
+/// As its answer may have been lost with the process: the session, and its last report, are in no other one.
+#[test]
+fn a_deletion_that_comes_again_gets_its_answer_from_the_next_process() {
+    let net = Net::new();
+    let daemon = net.start(&state(&net));
+    let smf = net.smf();
+    smf.associate().unwrap();
+    let session = smf.establish(&plan()).unwrap();
+    let deletion = |sequence| {
+        let kind = MsgType::SessionDeletionRequest;
+        let request = encode(kind, Some(session.up_seid), sequence, &[]);
+        let answer = smf.exchange_once(sequence, &request, LIMIT).unwrap();
+        let accepted = Answer::read(&answer).unwrap().accepted().is_ok();
+        (answer, accepted)
+    };
+    let sequence = smf.sequence();
+    let first = deletion(sequence);
+    assert!(first.1);
+    let daemon = again(&net, daemon);
+    assert_eq!(deletion(sequence), first);
+    let (_, accepted) = deletion(smf.sequence());
+    assert!(!accepted, "there is no such session any more");
     assert_eq!(daemon.stop(), 0);
 }
 

@@ -110,7 +110,7 @@ struct Node {
     kept: Option<(Arena<Words>, Ring<Words>)>,
 }
 
-/// Place of the node's record, behind those of sessions.
+/// Place of the node's record, behind those of sessions; PFDs follow.
 const NODE: u32 = 1 << 17;
 
 /// Sessions alive at once: enough to leave the first caches.
@@ -137,7 +137,7 @@ impl Node {
 
     /// All changes are kept.
     fn keeping(mut self) -> Self {
-        let places = NODE + 1;
+        let places = NODE + 2;
         let words = |octets: usize| -> Words {
             let count = octets / size_of::<AtomicU64>();
             Vec::leak((0..count).map(|_| AtomicU64::new(0)).collect())
@@ -161,6 +161,7 @@ impl Node {
                 Change::Session(place, octets) => kept.put(place, octets).unwrap(),
                 Change::Gone(place) => kept.remove(place),
                 Change::Node(octets) => kept.put(NODE, octets).unwrap(),
+                Change::Pfds(octets) => kept.put(NODE + 1, octets).unwrap(),
                 Change::Answer(octets) => answers.push(octets).unwrap(),
             });
         }
@@ -174,7 +175,7 @@ impl Node {
         let (mut out, now) = (Outbox::new(), self.world.now);
         let mut core = Core::new(config(), node.recovery(), FakeTables::forgetful(1 << 20));
         core.resume(now, &node, &mut out).unwrap();
-        for (_, octets) in kept.records().filter(|(place, _)| *place != NODE) {
+        for (_, octets) in kept.records().filter(|(place, _)| *place < NODE) {
             let record = node.session(&octets).unwrap();
             core.adopt(now, record, &mut out).unwrap();
         }

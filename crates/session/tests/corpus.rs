@@ -88,6 +88,11 @@ fn every_record_of_a_node_is_one_or_none_and_so_is_whatever_is_like_it() {
         let name = file.file_name().into_string().unwrap();
         let is_whole = !name.starts_with("broken");
         assert_eq!(record::run_node(&octets), is_whole, "{name}");
+        assert_eq!(
+            record::run_pfds(&octets),
+            name.starts_with("broken-pfds-alone"),
+            "{name}"
+        );
         (read, files) = (read + u32::from(is_whole), files + 1);
         for at in 0..octets.len() {
             let is_record = record::run_node(&octets[..at]);

@@ -344,6 +344,52 @@ fn news_of_an_association_are_kept_with_the_message_that_brings_them() {
     }
 }
 
+/// There may be 4 MiB of them, and an SMF may say what it likes as often as it likes.
+#[test]
+fn pfds_are_written_when_they_change_and_not_with_their_association() {
+    let mut side = Side::new(usize::MAX);
+    let what_changes = |side: &mut Side, smf: usize, kind, ies: &[Ie]| {
+        let datagram = side.smfs[smf].datagram(kind, None, ies);
+        side.world.receive(side.smfs[smf].address, &datagram);
+        let (mut node, mut pfds) = (false, false);
+        side.world.core.changes(false, |change| {
+            node |= matches!(change, Change::Node(_));
+            pfds |= matches!(change, Change::Pfds(_));
+            side.kept.store(change);
+        });
+        (node, pfds)
+    };
+    let provision = [pfds("video", "permit out ip from 192.0.2.1 to assigned")];
+    let management = MsgType::PfdManagementRequest;
+    assert_eq!(
+        what_changes(&mut side, 0, management, &provision),
+        (false, true)
+    );
+    let update = [side.smfs[0].node_id.to_ie()];
+    let kind = MsgType::AssociationUpdateRequest;
+    assert_eq!(what_changes(&mut side, 0, kind, &update), (true, false));
+    let set = Ie::new(IeType::SmfSetId, b"\0set1.example".to_vec());
+    let joins = [side.smfs[0].node_id.to_ie(), set.clone()];
+    assert_eq!(what_changes(&mut side, 0, kind, &joins), (true, false));
+    // Whose they are changes from here on.
+    let joins = [side.smfs[1].node_id.to_ie(), set];
+    assert!(what_changes(&mut side, 1, kind, &joins).1);
+    let release = [side.smfs[0].node_id.to_ie()];
+    let kind = MsgType::AssociationReleaseRequest;
+    assert!(what_changes(&mut side, 0, kind, &release).1);
+    side.die(config_in_order(true));
+    assert_eq!(
+        side.world.core.pfd_fill().0,
+        1,
+        "the other one of the set has them"
+    );
+    // As they are found beside an older record of the node, which does not know whose they are.
+    let older = world().core.node_record().write();
+    let mut node = NodeRecord::read(&older).unwrap();
+    node.read_pfds(&side.kept.pfds).unwrap();
+    assert_eq!(node.write(), older);
+}
+
 /// A gNB may be late with packets of tunnels that are no more.
 #[test]
 fn tunnels_of_former_sessions_are_not_those_of_new_ones() {
@@ -484,6 +530,7 @@ struct Side {
 #[derive(Clone, Default)]
 struct Memory {
     node: Vec<u8>,
+    pfds: Vec<u8>,
     sessions: BTreeMap<u32, Vec<u8>>,
     answers: Vec<Vec<u8>>,
 }
@@ -503,13 +550,15 @@ impl Memory {
                 self.sessions.remove(&place);
             }
             Change::Node(octets) => self.node = octets.to_vec(),
+            Change::Pfds(octets) => self.pfds = octets.to_vec(),
             Change::Answer(octets) => self.answers.push(octets.to_vec()),
         }
     }
 
     /// A core that goes on from here; the process before it had these tables.
     fn successor(&self, now: Time, config: Config, before: &FakeTables) -> Core<FakeTables> {
-        let node = NodeRecord::read(&self.node).unwrap();
+        let mut node = NodeRecord::read(&self.node).unwrap();
+        node.read_pfds(&self.pfds).unwrap();
         let (mut core, mut out) = (
             Core::new(config, node.recovery(), exact_tables()),
             Outbox::new(),
@@ -778,9 +827,11 @@ impl Side {
     /// The process dies, and another one finds what it has kept, and tables that have counted all packets.
     fn die(&mut self, config: Config) {
         let world = &mut self.world;
+        let pfds = world.core.pfd_fill();
         let (count, live) = (world.core.session_count(), world.live());
         world.core = self.kept.successor(world.now, config, world.core.tables());
         assert_eq!((world.core.session_count(), world.live()), (count, live));
+        assert_eq!(world.core.pfd_fill(), pfds);
         self.kept.sessions.clear();
         self.kept.answers.clear();
         self.kept.keep(&mut self.world.core, false);

@@ -6,7 +6,7 @@ use crate::base::slab::is_not_before;
 use crate::exchange::answer_record::AnswerRecord;
 use crate::exchange::n4::{Given, N4};
 use crate::node::Node;
-use crate::node::record::{GENERATIONS_AHEAD, NodeRecord, REQUESTS_AHEAD};
+use crate::node::record::{GENERATIONS_AHEAD, NodeRecord, REQUESTS_AHEAD, pfds_record};
 use crate::shard::Shard;
 
 /// Something that has changed.
@@ -16,8 +16,10 @@ pub enum Change<'o> {
     Session(u32, &'o [u8]),
     /// No session is in this place.
     Gone(u32),
-    /// The node: read by [`NodeRecord::read`].
+    /// The node, but for its PFDs: read by [`NodeRecord::read`].
     Node(&'o [u8]),
+    /// All PFDs: read by [`NodeRecord::read_pfds`].
+    Pfds(&'o [u8]),
     /// An answer that was given: for [`Core::resume_answers`](crate::Core::resume_answers), in the order in which they come.
     Answer(&'o [u8]),
 }
@@ -50,7 +52,11 @@ impl Kept {
                 generation,
                 self.generation.wrapping_add(GENERATIONS_AHEAD / 2),
             );
-        if node.take_news() || wants_node || is_used_up || !self.is_there {
+        let news = node.take_news();
+        if news.pfds || !self.is_there {
+            each(Change::Pfds(&pfds_record(node)));
+        }
+        if news.associations || wants_node || is_used_up || !self.is_there {
             self.is_there = true;
             (self.sequence, self.generation) = (sequence, generation);
             let record = NodeRecord::of(node, generation, Some(shard.names()));

@@ -488,7 +488,7 @@ impl<T: Tables> Core<T> {
         self.set_full(false);
     }
 
-    /// All that has changed since this was last called, each once: the node, if it has changed in more than times, or in any case
+    /// All that has changed since this was last called, each once: PFDs, the node, if it has changed in more than times, or in any case
     /// (`node`), then sessions, whose associations it has. To be kept before answers are sent, so that whoever has an answer finds what it says after any end.
     pub fn changes(&mut self, node: bool, each: impl FnMut(Change<'_>)) {
         if let Some(kept) = &mut self.kept {
@@ -499,6 +499,11 @@ impl<T: Tables> Core<T> {
     /// The session in this place could not be kept: it is a change still.
     pub fn note_change(&mut self, place: u32) {
         self.shard.note_change(place);
+    }
+
+    /// Nor could PFDs.
+    pub fn note_pfds(&mut self) {
+        self.node.note_pfds();
     }
 
     /// Whether there is no room to keep one more session: then none is established (cause 75).

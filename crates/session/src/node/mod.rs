@@ -60,18 +60,25 @@ pub(crate) struct Node {
 #[derive(Debug, Default)]
 struct Orders {
     waiting: VecDeque<ToShard<'static>>,
-    /// Associations or PFDs have changed since this was last asked.
-    are_news: bool,
+    news: News,
+}
+
+/// Parts of a node that have changed since this was last asked.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct News {
+    pub(crate) associations: bool,
+    /// PFDs, or whose they are.
+    pub(crate) pfds: bool,
 }
 
 impl Orders {
     fn put(&mut self, what: ToShard<'static>) {
         use ToShard::{Gone, HandOver, PartyGone, Pfds, Shares, Smf};
-        let is_news = matches!(
-            what,
-            Smf(..) | Gone(_) | HandOver(..) | PartyGone(_) | Shares(_) | Pfds(..)
-        );
-        self.are_news |= is_news;
+        match what {
+            Smf(..) | Gone(_) | HandOver(..) | Shares(_) => self.news.associations = true,
+            PartyGone(_) | Pfds(..) => self.news.pfds = true,
+            _ => {}
+        }
         self.waiting.push_back(what);
     }
 }
@@ -151,9 +158,14 @@ impl Node {
         self.orders.waiting.pop_front()
     }
 
-    /// Whether associations or PFDs have changed since this was last asked.
-    pub(crate) fn take_news(&mut self) -> bool {
-        std::mem::take(&mut self.orders.are_news)
+    /// Parts that have changed since this was last asked.
+    pub(crate) fn take_news(&mut self) -> News {
+        std::mem::take(&mut self.orders.news)
+    }
+
+    /// PFDs are to be kept, though they are as they were.
+    pub(crate) fn note_pfds(&mut self) {
+        self.orders.news.pfds = true;
     }
 
     /// When something falls due.
@@ -224,7 +236,7 @@ impl Node {
 
     /// A peer has sent something from here.
     pub(crate) fn spoke(&mut self, now: Time, id: PeerId, from: SocketAddr) {
-        self.orders.are_news |= self.peers.learn_source(id, from);
+        self.orders.news.associations |= self.peers.learn_source(id, from);
         if let Some(peer) = self.peers.get_mut(id) {
             peer.heard = now;
             if peer.state != PeerState::Up {

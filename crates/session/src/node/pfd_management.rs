@@ -107,6 +107,7 @@ impl Node {
         };
         self.tell_smf(id);
         self.share_out();
+        self.orders.news.pfds |= before != after;
         if self.peers.members(before).next().is_none() {
             for (name, properties) in self.pfds.take(before) {
                 if self.pfds.of(after, &name).is_empty() {
@@ -126,6 +127,7 @@ impl Node {
 
     /// An association is no more: nor is its party, nor are its PFDs, where it was the last one.
     pub(crate) fn leave_party(&mut self, party: PartyId) {
+        self.orders.news.pfds = true;
         if self.peers.members(party).next().is_none() {
             self.pfds.take(party);
             self.tell(ToShard::PartyGone(party));

@@ -1,7 +1,8 @@
 //! A node as one record of octets: all that is known of its SMFs, PFDs and GTP-U peers, and of what they were told.
 //!
 //! Two octets of version, then fields by their tags ([`tagged!`]). Sessions are records of their own
-//! ([`shard::record`](crate::shard::record)) and find their SMF by its Node ID. Times are those of the caller's clock, which goes on.
+//! ([`shard::record`](crate::shard::record)) and find their SMF by its Node ID; so are PFDs, of which there may be much, where changes are
+//! kept one by one: two octets of version, and the value of the field. Times are those of the caller's clock, which goes on.
 //!
 //! Not in it: requests under way, which SMFs or we repeat, answers kept for repeated requests, releases that are being prepared,
 //! and sessions that are being deleted because their association is over.
@@ -132,6 +133,25 @@ impl NodeRecord {
         Ok(record)
     }
 
+    /// Its PFDs are those that these octets are, a record of their own. On an error, nothing has changed.
+    pub fn read_pfds(&mut self, octets: &[u8]) -> Result<(), RecordError> {
+        let mut rest = behind_version(octets, VERSION, OCTETS_MAX)?;
+        let pfds: Box<[PartyPfds]> = take(&mut rest)?;
+        if write_pfds(&pfds) != octets {
+            return Err(RecordError::Malformed);
+        }
+        // One of the two records may be older than the other.
+        let smfs: BTreeSet<_> = self.associations.iter().map(|of| &of.node_id).collect();
+        let of_these = pfds.into_iter().filter(|of| smfs.contains(&of.smf));
+        let pfds = of_these.collect();
+        drop(smfs);
+        let before = std::mem::replace(&mut self.pfds, pfds);
+        self.is_possible().map_err(|why| {
+            self.pfds = before;
+            RecordError::Impossible(why)
+        })
+    }
+
     /// Its octets.
     pub fn write(&self) -> Vec<u8> {
         let mut octets = VERSION.to_be_bytes().to_vec();
@@ -142,7 +162,7 @@ impl NodeRecord {
     /// See [`Core::node_record`](crate::Core::node_record).
     ///
     /// generation: of SEIDs, which no session has had. names: contents of all places of the configuration,
-    /// if records of sessions go by those, and by numbers of associations.
+    /// if records of sessions go by those, and by numbers of associations; PFDs are a record of their own then, and not in this one.
     pub(crate) fn of(node: &Node, generation: u32, names: Option<Names>) -> Self {
         let [load, reduction] = node.load.announced();
         let heartbeats = node.timers.iter().filter_map(|(at, timer)| match timer {
@@ -163,12 +183,10 @@ impl NodeRecord {
                 is,
             }
         });
-        let pfds = node.pfds.of.iter().filter_map(|(party, pfds)| {
-            Some(PartyPfds {
-                smf: node.peers.members(*party).next()?.node_id.clone(),
-                applications: pfds.all().collect(),
-            })
-        });
+        let pfds = match names {
+            Some(_) => Box::default(),
+            None => pfds_of(node),
+        };
         Self {
             us: Some(node.n4.node_id().to_node_id()),
             recovery: node.n4.recovery(),
@@ -176,7 +194,7 @@ impl NodeRecord {
             load,
             reduction,
             associations: associations.collect(),
-            pfds: pfds.collect(),
+            pfds,
             paths: node.paths.records(),
             generation,
             succession: names.as_ref().map_or(0, |_| node.n4.succession()),
@@ -306,4 +324,26 @@ impl NodeRecord {
         let paths = self.paths.is_sorted_by(|a, b| a.ends < b.ends);
         hold(paths, "paths out of order")
     }
+}
+
+/// See [`NodeRecord::read_pfds`].
+pub(crate) fn pfds_record(node: &Node) -> Vec<u8> {
+    write_pfds(&pfds_of(node))
+}
+
+fn write_pfds(pfds: &[PartyPfds]) -> Vec<u8> {
+    let mut octets = VERSION.to_be_bytes().to_vec();
+    put(&pfds, &mut octets);
+    octets
+}
+
+fn pfds_of(node: &Node) -> Box<[PartyPfds]> {
+    let parties = node.pfds.of.iter();
+    let parties = parties.filter_map(|(party, pfds)| {
+        Some(PartyPfds {
+            smf: node.peers.members(*party).next()?.node_id.clone(),
+            applications: pfds.all().collect(),
+        })
+    });
+    parties.collect()
 }

@@ -57,25 +57,12 @@ pub(crate) fn run_node(octets: &[u8]) -> bool {
 
 /// Any octets as an answer that a former node has kept: what is read is kept again as it was, if what it is about allows it.
 pub(crate) fn run_answer(octets: &[u8]) -> bool {
-    let mut out = Outbox::new();
-    let new = || {
-        let mut core = Core::new(config(), 1, FakeTables::forgetful(1 << 16));
-        core.note_changes();
-        core
-    };
-    let (mut before, from) = (new(), ([10, 100, 0, 2], 8805).into());
-    let setup = association_setup(&NodeId::V4([10, 100, 0, 2].into()));
-    before.receive(Time(1), from, &setup, &mut out);
-    let mut kept = Vec::new();
-    before.changes(true, |change| {
-        if let Change::Node(octets) = change {
-            kept = octets.to_vec();
-        }
-    });
-    let Ok(node) = NodeRecord::read(&kept) else {
-        return false;
-    };
-    let mut core = new();
+    let node = with_an_smf();
+    let (mut core, mut out) = (
+        Core::new(config(), 1, FakeTables::forgetful(1 << 16)),
+        Outbox::new(),
+    );
+    core.note_changes();
     if core.resume(Time(2), &node, &mut out).is_err() {
         return false;
     }
@@ -87,6 +74,51 @@ pub(crate) fn run_answer(octets: &[u8]) -> bool {
         }
     });
     is_read
+}
+
+/// Any octets as the PFDs of a node that has one SMF: what is read of that SMF is written as it was, and nothing of others.
+pub(crate) fn run_pfds(octets: &[u8]) -> bool {
+    let mut node = with_an_smf();
+    let before = node.write();
+    if node.read_pfds(octets).is_err() {
+        assert_eq!(node.write(), before);
+        return false;
+    }
+    let (mut core, mut out) = (
+        Core::new(config(), 1, FakeTables::forgetful(1 << 16)),
+        Outbox::new(),
+    );
+    core.note_changes();
+    if core.resume(Time(2), &node, &mut out).is_err() {
+        return false;
+    }
+    let has_all = core.pfd_fill().0 > 0;
+    core.changes(false, |change| {
+        if let Change::Pfds(again) = change {
+            assert!(!has_all || again == octets || again.len() < octets.len());
+        }
+    });
+    true
+}
+
+/// A node that an SMF is associated with, as it was kept.
+fn with_an_smf() -> NodeRecord {
+    let (mut core, mut out) = (
+        Core::new(config(), 1, FakeTables::forgetful(1 << 16)),
+        Outbox::new(),
+    );
+    core.note_changes();
+    let setup = association_setup(&NodeId::V4([10, 100, 0, 2].into()));
+    core.receive(Time(1), ([10, 100, 0, 2], 8805).into(), &setup, &mut out);
+    let mut kept = Vec::new();
+    core.changes(true, |change| {
+        if let Change::Node(octets) = change {
+            kept = octets.to_vec();
+        }
+    });
+    let node = NodeRecord::read(&kept);
+    assert!(node.is_ok());
+    node.unwrap_or_default()
 }
 
 /// It lives for a while, goes elsewhere, comes back, and is deleted, if it is taken in at all.

@@ -82,7 +82,7 @@ pub(super) struct Header {
     pub(super) recovery_time_stamp: u32,
     /// SEIDs and other numbers follow from it.
     pub(super) seed: u64,
-    /// Place of the node's record, behind those of sessions.
+    /// Place of the node's record, behind those of sessions; PFDs follow.
     pub(super) node: u32,
     /// Generation of the tables that count for its sessions; 0: they ended with their process.
     #[serde(default)]
@@ -237,34 +237,41 @@ impl Files {
         let [records, answers] = parts.context("it is too short")?;
         let (arena, damaged) = Arena::open(records)?;
         let answers = Ring::open(answers).context("its answers")?;
-        for lost in damaged.iter().take(LOST_SAID) {
+        let header: Header = serde_json::from_slice(&arena.header()).context("its header")?;
+        let sessions = damaged.iter().filter(|lost| lost.place < header.node);
+        for lost in sessions.clone().take(LOST_SAID) {
             tracing::error!(place = lost.place, fault = %lost.fault, "a session is lost: its record is damaged");
         }
-        if damaged.len() > LOST_SAID {
+        let damaged = sessions.count();
+        if damaged > LOST_SAID {
             tracing::error!(
-                sessions = damaged.len(),
+                sessions = damaged,
                 "sessions are lost: their records are damaged"
             );
         }
-        let header: Header = serde_json::from_slice(&arena.header()).context("its header")?;
         if header.boot != boot {
             tracing::info!("{path:?}: sessions of before this host was started");
             return Ok(None);
         }
         ensure!(header.node_id == node_id, "it is of {:?}", header.node_id);
         let node = arena.get(header.node).context("it has no node")?;
-        let node = NodeRecord::read(&node)?;
+        let mut node = NodeRecord::read(&node)?;
         ensure!(
             node.recovery() == header.recovery_time_stamp,
             "it has two Recovery Time Stamps"
         );
+        let pfds = arena.get(header.node + 1).context("they are not there");
+        let pfds = pfds.and_then(|octets| Ok(node.read_pfds(&octets)?));
+        if let Err(error) = pfds {
+            tracing::error!("PFDs are lost: {error:#}");
+        }
         Ok(Some(Former {
             header,
             node,
             arena,
             answers,
             is_unsettled: false,
-            damaged: damaged.len(),
+            damaged,
         }))
     }
 }
@@ -289,7 +296,7 @@ pub(super) fn create(path: &Path, header: &Header) -> Result<(Arena<Words>, Ring
     }
     // Whoever else makes one of this name meanwhile does not own what we write.
     let file = options().create_new(true).open(path)?;
-    let places = header.node + 1;
+    let places = header.node + 2;
     let octets = arena::octets_for(places, RECORD_OCTETS) as u64 + 2 * NODE_OCTETS;
     file.set_len(octets + ANSWERS_OCTETS as u64)?;
     let header = serde_json::to_vec(header)?;

@@ -110,7 +110,7 @@ impl Former {
             reader.spawn_scoped(scope, move || {
                 let all = self.arena.records();
                 let meant =
-                    all.filter(|(place, octets)| *place != self.header.node && is_meant(octets));
+                    all.filter(|(place, octets)| *place < self.header.node && is_meant(octets));
                 let mut read = meant.map(|(place, octets)| (place, self.node.session(&octets)));
                 loop {
                     let batch: Vec<_> = read.by_ref().take(BATCH).collect();

@@ -46,6 +46,9 @@ impl Kept {
         self.full_at = self.full_at.map(|_| Instant::now());
         let _ = self.arena.back_reserve();
         let node = self.unkept.contains(&self.node);
+        if self.unkept.contains(&(self.node + 1)) {
+            core.note_pfds();
+        }
         for place in std::mem::take(&mut self.unkept) {
             core.note_change(place);
         }
@@ -66,6 +69,7 @@ impl Kept {
                     self.node_at = now;
                     (self.node, octets)
                 }
+                Change::Pfds(octets) => (self.node + 1, octets),
                 Change::Gone(place) => {
                     self.unkept.remove(&place);
                     return self.arena.remove(place);
@@ -84,8 +88,8 @@ impl Kept {
                 }
                 Err(error) => {
                     // A session is as its SMF has heard, or is not there; who was there before has gone. A node of before has
-                    // most associations.
-                    if place != self.node {
+                    // most associations, and PFDs of before are most of them.
+                    if place < self.node {
                         self.arena.remove(place);
                     }
                     self.unkept.insert(place);

@@ -61,6 +61,9 @@ pub struct Options {
     /// Only what is lost while a UPF is killed `runs` times, and how soon its successors answer, with so many sessions.
     #[arg(long)]
     pub succession_only: bool,
+    /// Of users that are spread over CPUs.
+    #[arg(long, requires = "succession_only")]
+    pub spread: bool,
     /// Only what TCP gets of maximum bit rates, on the chosen data path.
     #[arg(long)]
     pub tcp_only: bool,
@@ -141,7 +144,7 @@ pub fn run(options: &Options) -> Result<()> {
         return report(&figures, options);
     }
     if options.succession_only {
-        succession::measure(&mut figures, options.sessions, options.runs)?;
+        succession::measure(&mut figures, options)?;
         return report(&figures, options);
     }
     if options.tcp_only {

@@ -12,7 +12,7 @@ use super::frames::{self, Family, REMOTE};
 use super::load::Client;
 use super::requests::{self, Field, Shape};
 use super::sut::Sut;
-use super::{ADDRESSES, Figures, WINDOW, establish, median, teid};
+use super::{ADDRESSES, Figures, Options, WINDOW, establish, median, teid};
 use crate::flow::Ledger;
 
 /// Octets of users' packets.
@@ -28,8 +28,8 @@ const PER_SECOND: u32 = 20_000;
 /// Packets that are sent together when the sender has slept.
 const BURST: u32 = 32;
 const SOCKET_BUFFER: usize = 64 << 20;
-/// Between the end of a start and the next kill, and between that and the next start.
-const PAUSE: Duration = Duration::from_millis(200);
+/// Between the end of a start and the next kill, and between that and the next start: 10^7 packets while it is killed a hundred times.
+const PAUSE: Duration = Duration::from_millis(1200);
 /// For packets that are under way in the end.
 const LAST: Duration = Duration::from_millis(500);
 const NEVER: Duration = Duration::from_secs(120);
@@ -48,6 +48,8 @@ struct Lost {
     sent: u32,
     lost: u32,
     doubled: u32,
+    /// Longest time between two packets.
+    gap: Duration,
 }
 
 /// Both ends of the first user's packets.
@@ -73,9 +75,16 @@ struct Upf {
 }
 
 /// `runs` kills of each.
-pub(super) fn measure(figures: &mut Figures, sessions: u32, runs: usize) -> Result<()> {
-    let mut upf = Upf::start(sessions)?;
-    let mut other = Upf::start(sessions)?;
+pub(super) fn measure(figures: &mut Figures, options: &Options) -> Result<()> {
+    let Options {
+        sessions,
+        runs,
+        spread,
+        ..
+    } = *options;
+    let mut upf = Upf::start(sessions, spread)?;
+    let mut other = Upf::start(sessions, spread)?;
+    let sessions = format!("{sessions}{}", if spread { "_spread" } else { "" });
     let ends = Ends::of(&upf.sut)?;
     let (control, _) = kills(&ends, &mut other, runs)?;
     drop(other);
@@ -88,6 +97,8 @@ pub(super) fn measure(figures: &mut Figures, sessions: u32, runs: usize) -> Resu
         add("sent", lost.sent);
         add("lost", lost.lost);
         add("doubled", lost.doubled);
+        let gap = lost.gap.as_secs_f64() * 1e3;
+        figures.add(&format!("gap_{name}_{sessions}"), gap, "ms", None);
     }
     let of = |which: fn(&Start) -> Duration| {
         let mut all: Vec<f64> = (starts.iter())
@@ -115,11 +126,14 @@ pub(super) fn measure(figures: &mut Figures, sessions: u32, runs: usize) -> Resu
 }
 
 impl Upf {
-    fn start(sessions: u32) -> Result<Self> {
-        let lines = vec![
+    fn start(sessions: u32, spread: bool) -> Result<Self> {
+        let mut lines = vec![
             ("[state]", "dir = \"{folder}\""),
             ("[state]", "bpffs = \"{folder}/bpffs\""),
         ];
+        if spread {
+            lines.push(("[[interface]]", "spread_cpus = [0, 1]"));
+        }
         let sut = Sut::start_with(sessions, 1, lines)?;
         let mut client = Client::new(sut.smf_socket(ADDRESSES.smf)?, sut.n4())?;
         client.associate(|sequence| requests::association(&ADDRESSES, sequence))?;
@@ -224,11 +238,12 @@ fn kills(Ends { gnb, server }: &Ends, killed: &mut Upf, runs: usize) -> Result<(
         let mut sum = Lost::default();
         for (sent, sender, receiver) in streams {
             sender.join().map_err(|_| anyhow!("a sender died"))??;
-            let ledger = receiver.join().map_err(|_| anyhow!("a receiver died"))?;
+            let (ledger, gap) = receiver.join().map_err(|_| anyhow!("a receiver died"))?;
             let outcome = ledger.close(sent.load(Relaxed));
             sum.sent += outcome.sent;
             sum.lost += outcome.lost();
             sum.doubled += outcome.duplicates;
+            sum.gap = sum.gap.max(gap);
         }
         failed.map_or(Ok((sum, starts)), Err)
     })?;
@@ -267,16 +282,19 @@ fn send(
     Ok(())
 }
 
-/// Until nothing comes any more after all is over.
-fn receive(socket: &UdpSocket, number_in: usize, over: &AtomicBool) -> Ledger {
-    let mut ledger = Ledger::default();
+/// Until nothing comes any more after all is over. All that came, and the longest time between two of them.
+fn receive(socket: &UdpSocket, number_in: usize, over: &AtomicBool) -> (Ledger, Duration) {
+    let (mut ledger, mut gap) = (Ledger::default(), Duration::ZERO);
     let mut buffer = [0; 2048];
-    let mut heard = Instant::now();
+    let (mut first, mut heard) = (true, Instant::now());
     while !over.load(Relaxed) || heard.elapsed() < LAST {
         if let Ok(length) = socket.recv(&mut buffer) {
             ledger.note(buffer[..length].get(number_in..).unwrap_or_default());
+            if !std::mem::take(&mut first) {
+                gap = gap.max(heard.elapsed());
+            }
             heard = Instant::now();
         }
     }
-    ledger
+    (ledger, gap)
 }

@@ -3,7 +3,6 @@
 use std::fs;
 use std::io::{ErrorKind, Write};
 use std::net::{Ipv6Addr, SocketAddr, UdpSocket};
-use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,8 +13,8 @@ use nix::sched::{CloneFlags, setns};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use crate::cleanup;
 use crate::wait::{NEVER, eventually};
-use crate::{cleanup, sys};
 
 /// The common start of all names of one world: unique on the machine.
 #[derive(Clone, Debug)]
@@ -227,7 +226,7 @@ pub struct End<'a> {
 /// Lays a veth pair between two namespaces and brings it up.
 ///
 /// Transmit checksum offload is off on both ends: an XDP redirect loses the note that a checksum is
-/// still to be filled in.
+/// still to be filled in. GRO is on, without which an end takes no frame that the other one redirects.
 pub fn cable(a: End<'_>, b: End<'_>, mtu: u32) -> Result<()> {
     a.netns.ip(&format!(
         "link add {} mtu {mtu} type veth peer name {} mtu {mtu} netns {}",
@@ -236,9 +235,12 @@ pub fn cable(a: End<'_>, b: End<'_>, mtu: u32) -> Result<()> {
         b.netns.name()
     ))?;
     for end in [a, b] {
-        let offloads = ["-K", end.name, "tx", "off"];
-        end.netns.run("ethtool", &offloads, NEVER)?;
         end.netns.ip(&format!("link set {} up", end.name))?;
+    }
+    // While both are up: of GRO that was on before, the kernel does not tell the other end (veth_set_xdp_features).
+    for end in [a, b] {
+        let offloads = ["-K", end.name, "tx", "off", "gro", "on"];
+        end.netns.run("ethtool", &offloads, NEVER)?;
     }
     Ok(())
 }
@@ -255,15 +257,6 @@ pub fn link_drops(ends: &[(&Netns, &str)]) -> Result<u64> {
         }
     }
     Ok(lost)
-}
-
-/// Makes an end take the frames that an XDP program at the other end sends, until the descriptor is
-/// closed. See [`sys::attach_xdp_pass`].
-pub fn take_xdp_frames(end: End<'_>) -> Result<OwnedFd> {
-    end.netns.enter(|| {
-        let ifindex = nix::net::if_::if_nametoindex(end.name).context(end.name.to_owned())?;
-        sys::attach_xdp_pass(ifindex)
-    })
 }
 
 /// A child process, killed when this is dropped.

@@ -3,7 +3,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
 use anyhow::{Context, Result, ensure};
@@ -75,24 +75,6 @@ pub fn send_frame(ifindex: u32, frame: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// The head of `union bpf_attr` for BPF_PROG_LOAD.
-#[repr(C)]
-#[derive(Default)]
-struct ProgLoad {
-    prog_type: u32,
-    insn_cnt: u32,
-    insns: u64,
-    license: u64,
-    log_level: u32,
-    log_size: u32,
-    log_buf: u64,
-    kern_version: u32,
-    prog_flags: u32,
-    prog_name: [u8; 16],
-    prog_ifindex: u32,
-    expected_attach_type: u32,
-}
-
 /// The head of `union bpf_attr` for BPF_LINK_CREATE.
 #[repr(C)]
 #[derive(Default)]
@@ -103,44 +85,8 @@ struct LinkCreate {
     flags: u32,
 }
 
-const BPF_PROG_LOAD: libc::c_int = 5;
 const BPF_LINK_CREATE: libc::c_int = 28;
-const BPF_PROG_TYPE_XDP: u32 = 6;
 const BPF_XDP: u32 = 37;
-
-/// Runs a bpf command that returns a descriptor. `T` is the head of its attributes; the kernel takes
-/// what is missing at the end as zero.
-fn bpf<T>(command: libc::c_int, attributes: &T) -> io::Result<OwnedFd> {
-    let size = size_of::<T>() as libc::c_uint;
-    // SAFETY: the kernel reads `size` octets of attributes and what they point to, and both callers
-    // keep that alive over the call.
-    let fd = unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_ref(attributes), size) };
-    match i32::try_from(fd) {
-        // SAFETY: a non-negative result of these commands is a descriptor that is ours alone.
-        Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-/// Puts an XDP program that passes every frame on interface `ifindex` of the calling thread's
-/// namespace, until the descriptor is closed.
-///
-/// A veth delivers what its peer sends by XDP_TX only while it has a program itself: the kernel
-/// queues such frames either way, but wakes the receiver in this case alone (veth_xdp_flush).
-pub fn attach_xdp_pass(ifindex: u32) -> Result<OwnedFd> {
-    // r0 = XDP_PASS; exit
-    let program: [[u8; 8]; 2] = [[0xb7, 0, 0, 0, 2, 0, 0, 0], [0x95, 0, 0, 0, 0, 0, 0, 0]];
-    let load = ProgLoad {
-        prog_type: BPF_PROG_TYPE_XDP,
-        insn_cnt: program.len() as u32,
-        insns: program.as_ptr().addr() as u64,
-        license: c"GPL".as_ptr().addr() as u64,
-        expected_attach_type: BPF_XDP,
-        ..ProgLoad::default()
-    };
-    let loaded = bpf(BPF_PROG_LOAD, &load).context("BPF_PROG_LOAD")?;
-    attach_xdp(ifindex, loaded.as_fd())
-}
 
 /// Attaches an XDP program to an interface until the descriptor is closed.
 pub fn attach_xdp(ifindex: u32, program: BorrowedFd<'_>) -> Result<OwnedFd> {
@@ -150,5 +96,12 @@ pub fn attach_xdp(ifindex: u32, program: BorrowedFd<'_>) -> Result<OwnedFd> {
         attach_type: BPF_XDP,
         flags: 0,
     };
-    bpf(BPF_LINK_CREATE, &link).context("BPF_LINK_CREATE")
+    let size = size_of_val(&link) as libc::c_uint;
+    // SAFETY: the kernel reads `size` octets of attributes, which outlive the call; what is missing at the end it takes as zero.
+    let fd = unsafe { libc::syscall(libc::SYS_bpf, BPF_LINK_CREATE, &raw const link, size) };
+    match i32::try_from(fd) {
+        // SAFETY: a non-negative result of this command is a descriptor that is ours alone.
+        Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+        _ => Err(io::Error::last_os_error()).context("BPF_LINK_CREATE"),
+    }
 }

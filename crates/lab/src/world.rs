@@ -10,7 +10,6 @@ mod links;
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +21,7 @@ use rs_pfcp::ie::node_id::NodeId;
 use crate::cleanup;
 use crate::dn::Servers;
 use crate::gnb::{Downlink, Gnb};
-use crate::netns::{End, Netns, Prefix, take_xdp_frames};
+use crate::netns::{Netns, Prefix};
 use crate::ping::ping;
 use crate::smf::{self, Gates, Requested, Session, SessionPlan, Smf, Style, TunnelEnd};
 use crate::ue::{Addresses, Ue};
@@ -208,7 +207,6 @@ pub struct World {
     settings: Settings,
     style: Option<Style>,
     next_ue: u16,
-    _xdp: Vec<OwnedFd>,
 }
 
 impl World {
@@ -234,23 +232,6 @@ impl World {
         let n9_ns = (wanted.n9)
             .then(|| links::between_upfs(&prefix, &upf_ns))
             .transpose()?;
-        let (n3, n6) = (
-            End {
-                netns: &ran_ns,
-                name: "upf",
-            },
-            End {
-                netns: &dn_ns,
-                name: "n6",
-            },
-        );
-        let mut xdp = vec![take_xdp_frames(n3)?, take_xdp_frames(n6)?];
-        if let Some(netns) = &second_dn_ns {
-            xdp.push(take_xdp_frames(End { netns, name: "n6" })?);
-        }
-        if let Some(netns) = &n9_ns {
-            xdp.push(take_xdp_frames(End { netns, name: "upf" })?);
-        }
         let servers = Servers::start(&dn_ns, wanted.iperf)?;
         let gnbs = gnb_ns.iter().zip(0..).zip(FIRST_TEIDS);
         let gnbs = gnbs
@@ -274,7 +255,6 @@ impl World {
             settings,
             style: wanted.style,
             next_ue: 1,
-            _xdp: xdp,
         };
         world.start_nodes(wanted)?;
         Ok(world)

@@ -674,6 +674,10 @@ fn new_drop(before: &[PortTotals], after: &[PortTotals]) -> Option<&'static str>
     new.map(DropReason::name)
 }
 
+fn answers(totals: &[PortTotals]) -> u64 {
+    totals.iter().map(|port| port.answered).sum()
+}
+
 impl Platform for Xdp {
     fn tables(&mut self) -> &mut Tables {
         self.tables.as_mut().unwrap()
@@ -688,7 +692,7 @@ impl Platform for Xdp {
             1 if !held.is_empty() => "held",
             1 => new_drop(&before, &after).unwrap_or("slow"),
             2 => "pass",
-            3 => "answer",
+            4 if answers(&after) > answers(&before) => "answer",
             4 => "forward",
             other => panic!("XDP verdict {other}"),
         };

@@ -378,10 +378,9 @@ int turnpike(struct xdp_md *ctx)
 	case TP_OUT_PASS:
 		return XDP_PASS;
 	case TP_OUT_ANSWER:
-		/* A lane has no XDP_TX: the answer leaves by the port that the frame came from all the same. */
-		if (tp_has(ctx, TP_FEAT_SPREAD) && tp_spread == TP_SPREAD_LANE)
-			return bpf_redirect_map(&ports, tp_port, XDP_DROP);
-		return XDP_TX;
+		/* Not by XDP_TX: the far end of a veth takes such frames into its queue and does not look there, unless it has a
+		 * program itself; once they have filled it, the kernel's own packets find no room either. And a lane has none. */
+		return bpf_redirect_map(&ports, tp_port, XDP_DROP);
 	case TP_OUT_REDIRECT:
 		return XDP_REDIRECT;
 	default: /* dropped, or in the hands of user space */

@@ -67,12 +67,6 @@ impl Sut {
         for name in ["n3", "n4", "n6"] {
             let a = End { netns: &upf, name };
             cable(a, End { netns: &peer, name }, 1500)?;
-            // A veth takes redirected frames only while its peer has XDP or GRO on.
-            peer.run(
-                "ethtool",
-                &["-K", name, "gro", "on"],
-                Duration::from_secs(5),
-            )?;
         }
         if queues > 1 {
             let queues = queues.to_string();
@@ -113,7 +107,8 @@ impl Sut {
             n6: None,
             smfs: Vec::new(),
             pools: Vec::new(),
-            heartbeat_s: 60,
+            // Nobody answers them, and no session is to go for that.
+            heartbeat_s: 3600,
             retention_s: 60,
             sessions,
             sections: String::new(),

@@ -2,7 +2,6 @@
 //! indirect forwarding, and the SMF as router of IPv6 sessions.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,7 +21,7 @@ use crate::dn;
 use crate::flow::Shape;
 use crate::gnb::{Downlink, Event};
 use crate::gtpu::{self, Container, message};
-use crate::netns::{End, Netns, cable, link_drops, take_xdp_frames};
+use crate::netns::{End, Netns, cable, link_drops};
 use crate::packet::checksum;
 use crate::ping::ping;
 use crate::smf::{
@@ -90,7 +89,6 @@ pub(super) struct Second {
     smf: Smf,
     upf: Upf,
     pub(super) netns: Netns,
-    _xdp: Vec<OwnedFd>,
 }
 
 impl Second {
@@ -118,16 +116,11 @@ impl Second {
             "addr add {SECOND_N3}/24 dev n3\naddr add {SECOND_N4}/24 dev n4\n\
              addr add {SECOND_N6}/24 dev n6\nroute add default via {SECOND_ROUTER}"
         ))?;
-        let mut xdp = vec![
-            take_xdp_frames(end(&world.ran_ns, "iupf"))?,
-            take_xdp_frames(end(&world.dn_ns, "n6b"))?,
-        ];
         if let Some(between) = &world.n9_ns {
             cable(end(&netns, "n9"), end(between, "iupf"), LINK_MTU)?;
             upf::give_face(end(&netns, "n9"))?;
             between.ip("link set iupf master br0")?;
             netns.ip(&format!("addr add {SECOND_N9}/24 dev n9"))?;
-            xdp.push(take_xdp_frames(end(between, "iupf"))?);
         }
         let settings = Settings {
             n4: SECOND_N4,
@@ -159,12 +152,7 @@ impl Second {
         )?;
         let upf = Upf::start(&netns, &settings, &folder)?;
         smf.associate().context("association with the I-UPF")?;
-        Ok(Self {
-            smf,
-            upf,
-            netns,
-            _xdp: xdp,
-        })
+        Ok(Self { smf, upf, netns })
     }
 }
 

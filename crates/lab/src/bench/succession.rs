@@ -179,6 +179,15 @@ impl Upf {
     }
 }
 
+/// A Heartbeat Response, or a Session Modification Response that begins with the cause: accepted.
+fn is_expected(octets: &[u8]) -> bool {
+    match octets.get(1) {
+        Some(2) => true,
+        Some(53) => octets.get(16..21) == Some(&[0, 19, 0, 1, 1]),
+        _ => false,
+    }
+}
+
 /// Time from the start to the answer to a request, which is repeated each millisecond.
 fn until_answered(
     socket: &UdpSocket,
@@ -189,7 +198,10 @@ fn until_answered(
     while start.elapsed() < NEVER {
         // Refused while nobody listens.
         let _ = socket.send_to(request, upf);
-        if socket.recv(&mut [0; 2048]).is_ok() {
+        let mut octets = [0; 2048];
+        if let Ok(length) = socket.recv(&mut octets) {
+            let came = &octets[..length];
+            ensure!(is_expected(came), "answered by {came:02x?}");
             return Ok(start.elapsed());
         }
     }

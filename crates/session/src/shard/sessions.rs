@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use compiled::{Compiled, EndedTunnel, NoRoom, PdrId, Tables};
-use pfcp::ie::{PdnType, PfcpSeReqFlags, PfcpSmReqFlags};
+use pfcp::ie::{PdnType, PfcpSmReqFlags};
 use pfcp::message::{SessionEstablishmentRequest, SessionModificationRequest};
 use pfcp::{Cause, IeType};
 
@@ -663,13 +663,7 @@ fn establishment_is_supported(request: &SessionEstablishmentRequest<'_>) -> Resu
     {
         return refuse(IeType::PDN_TYPE);
     }
-    // A session with its former identifiers: they are not remembered.
-    if request
-        .pfcpsereq_flags
-        .is_some_and(|flags| flags.contains(PfcpSeReqFlags::RESTI))
-    {
-        return refuse(IeType::PFCPSEREQ_FLAGS);
-    }
+    // RESTI: with the F-TEIDs that it had in a former life. They are taken as those that an SMF chooses.
     Ok(())
 }
 

@@ -296,6 +296,41 @@ fn a_teid_or_ue_address_of_another_session_is_refused() {
     );
 }
 
+/// Restoration Indication (TS 29.244, 8.2.128): gNBs go on sending where they sent before the UPF was started anew.
+#[test]
+fn a_session_that_is_restored_has_its_former_f_teids() {
+    let restores = |w: &mut Writer<'_>| w.ie(IeType::PFCPSEREQ_FLAGS, &[1]);
+    let chosen = |world: &mut World| {
+        let (_, created) = world.establish(ordinary).unwrap();
+        created[0].f_teid.unwrap().teid
+    };
+    let former = chosen(&mut World::new());
+    let mut world = World::new();
+    let uplink = PdrIe {
+        f_teid: Some(given(former)),
+        ..PdrIe::uplink()
+    };
+    let (seid, created) = world
+        .establish(|w| {
+            ordinary_with(w, uplink.clone(), PdrIe::downlink());
+            restores(w);
+        })
+        .unwrap();
+    assert!(created.is_empty(), "nothing is left to choose");
+    assert_eq!(world.sessions.fill().teids, 1);
+    // Not a second time, nor does anybody else get them.
+    let other = PdrIe {
+        ue: Some(ue4(Ipv4Addr::new(10, 60, 0, 10))),
+        ..PdrIe::downlink()
+    };
+    refuses(&mut world, failure(IeType::F_TEID, pdr(1)), |w| {
+        ordinary_with(w, uplink.clone(), other.clone());
+        restores(w);
+    });
+    world.delete(seid).unwrap();
+    assert_ne!(chosen(&mut world), former);
+}
+
 #[test]
 fn a_peer_reaches_its_own_sessions_only() {
     let mut world = World::new();

@@ -215,7 +215,7 @@ macro_rules! memory {
                 Ok(Self {
                     config: places.table("config", 1)?,
                     cpus: places.table("cpus", cpus)?,
-                    slow: View::anonymous(1)?,
+                    slow: places.table("slow", 1)?,
                     backs: View::anonymous($layout.all_entries() as usize)?,
                     owners: EntryOwners::new($layout.all_entries() as usize)?,
                     successors: Successors::new($layout.all_entries() as usize)?,

@@ -196,6 +196,8 @@ fn programs_stay_until_those_of_the_next_process_take_over() {
     let pins = second.pins().unwrap();
     assert_eq!(pins.generation(), 2);
     assert_eq!(sum(&host.bpffs, 1, &at).bytes, 3 * OCTETS);
+    let left = Pins::left(&host.bpffs, "upf.example", 1).unwrap();
+    assert_eq!(left.port(0).received[0].packets, 3);
     let program = || ip(&format!("-d link show dev {name}"));
     let before = program();
     second.attach().unwrap();
@@ -203,7 +205,7 @@ fn programs_stay_until_those_of_the_next_process_take_over() {
     let pins = second.pins().unwrap();
     pins.retain_maps(&[1]);
     let maps = names(&host.folder().join("maps-1-0000000000000001"));
-    assert_eq!(maps, ["cpus", "entries", "sides"]);
+    assert_eq!(maps, ["cpus", "entries", "sides", "slow"]);
     pins.retain_maps(&[]);
     assert!(Pins::left(&host.bpffs, "upf.example", 1).is_err());
     let mut maps = host.pinned();

@@ -509,8 +509,11 @@ impl Control {
                 let parts = (&self.network, &self.usage, &self.questions);
                 let own = (self.unsent, self.shutting_down.is_some());
                 let mut snapshot = show::snapshot(core, &self.about, parts, own);
-                snapshot.tables.extend(self.kept.as_ref().map(Kept::fill));
-                snapshot.state = self.kept.as_ref().map(|kept| kept.report().clone());
+                if let Some(kept) = &self.kept {
+                    snapshot.tables.push(kept.fill());
+                    snapshot.state = Some(kept.report().clone());
+                    kept.add_counts(&mut snapshot.ports, &mut snapshot.drops);
+                }
                 let _ = reply.send(snapshot);
             }
             Question::Peers { after, reply } => {

@@ -10,6 +10,7 @@
 //! what all tables of before have counted is not in it; it becomes settled by its name. Whoever finds unsettled files behind the settled
 //! one adds what their tables have counted.
 
+mod counts;
 mod elsewhere;
 mod files;
 mod former;

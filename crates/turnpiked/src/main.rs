@@ -18,6 +18,7 @@ mod logging;
 mod n4;
 mod packet_info;
 mod plan;
+mod port_reports;
 mod recovery;
 mod snapshot;
 mod system;

@@ -39,6 +39,8 @@ const volatile __u32 tp_lane_cpu[TP_LANES_MAX] = {0};
 
 TP_ARRAY(config, tp_config);
 TP_ARRAY(cpus, tp_cpu);
+/* Of user space, as one CPU more: no program touches it. */
+TP_ARRAY(slow, tp_cpu);
 #define TP_MAP(element, table) TP_ARRAY(table, tp_##element);
 TP_TABLES(TP_MAP)
 

@@ -237,6 +237,7 @@ fn killed_under_traffic(
     const TIMES: u32 = 5;
     plan.urrs = vec![Urr::of_volume(1, ReportingTriggers::new())];
     let mut attached = world.attach("ue1", &plan, 0, 0)?;
+    let before = taken_in_hand(world)?;
     let shape = Shape::endless(1000);
     let up = match source {
         None => flow_up(world, &attached, shape)?,
@@ -284,6 +285,11 @@ fn killed_under_traffic(
         measured == sent,
         "{measured:?} are reported, {sent:?} were sent"
     );
+    let (counted, all): (_, u64) = (taken_in_hand(world)? - before, sent.packets.iter().sum());
+    ensure!(
+        counted == all,
+        "ports have counted {counted} packets of {all}"
+    );
     world.handover(&mut attached, 1)?;
     ping_all(&attached)?;
     let upf = world.upf.take().context("the UPF is down")?;
@@ -311,6 +317,24 @@ fn upf_unmanaged(world: &mut World) -> Result<String> {
 }
 
 /// Usage of URR 1 since this was last asked.
+/// Packets of users that ports have forwarded, or left to the kernel to be forwarded, in the lives of all processes.
+fn taken_in_hand(world: &World) -> Result<u64> {
+    let status = world.get("/api/v1/status")?;
+    let ports = status["ports"].as_array().context("no ports")?;
+    let of_port = |port: &serde_json::Value| {
+        let counts = [
+            &port["uplink"]["out_packets"],
+            &port["downlink"]["out_packets"],
+            &port["slow"],
+        ];
+        counts
+            .iter()
+            .filter_map(|count| count.as_u64())
+            .sum::<u64>()
+    };
+    Ok(ports.iter().map(of_port).sum())
+}
+
 fn usage_so_far(world: &World, attached: &Attached) -> Result<Used> {
     let smf = world.smf(0)?;
     let reports = smf.modify_measured(&attached.session, &[query_urr(1)])?;
@@ -328,9 +352,15 @@ fn upf_restart_kept(world: &mut World) -> Result<String> {
     let before = usage_so_far(world, &attached)?;
     ensure!(before.total() > 0, "nothing is measured");
     ping_all(&attached)?;
+    let counted = taken_in_hand(world)?;
     let upf = world.upf.take().context("the UPF is down")?;
     upf.stop(Signal::SIGTERM)?;
     world.start_upf()?;
+    let still = taken_in_hand(world)?;
+    ensure!(
+        still == counted,
+        "ports say {still} packets, {counted} before"
+    );
     let after = usage_so_far(world, &attached)?;
     ensure!(
         after == before,

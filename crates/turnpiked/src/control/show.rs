@@ -7,22 +7,23 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use compiled::{Counters, Direction, PacketRate, Resource};
 use report::{
-    ApplicationReport, BufferTotals, CapacityReport, DatapathReport, DirectionReport, DropReport,
-    FarReport, Fill, PartReport, PdrReport, PeerReport, PfdReport, PortReport, PredefinedReport,
-    ProgramReport, QerReport, ReplacementReport, SessionDetail, SessionPage, SessionSummary,
-    SessionUsage, ShaperReport, SmfReport, TableFill, TrafficReport, UrrReport, UsagePage,
-    VolumeReport, VolumeUsed, WorkerReport,
+    ApplicationReport, BufferTotals, CapacityReport, DatapathReport, FarReport, Fill, PartReport,
+    PdrReport, PeerReport, PfdReport, PortReport, PredefinedReport, ProgramReport, QerReport,
+    ReplacementReport, SessionDetail, SessionPage, SessionSummary, SessionUsage, ShaperReport,
+    SmfReport, TableFill, TrafficReport, UrrReport, UsagePage, VolumeReport, VolumeUsed,
+    WorkerReport,
 };
 use session::peer::{PeerId, PeerState};
 use session::pfds::Property;
 use session::stats::{Stats, Way};
 use session::{Core, FarView, PdrView, PredefinedView, QerView, SessionView, Time, UrrView};
-use tables::{Counting, DropReason, PortTotals, ProgramInfo, Tables, Traffic, WorkerTotals};
+use tables::{Counting, PortTotals, ProgramInfo, Tables, WorkerTotals};
 
 use crate::command::Piece;
 use crate::config::{Config, DatapathKind, QosMode};
 use crate::control::questions::{Quantum, Questions};
 use crate::control::{HostNetwork, Usage};
+use crate::port_reports::{drops, port};
 use crate::snapshot::{MessageCount, N4Report, Snapshot};
 use crate::text::{address_text, seid_text};
 
@@ -90,7 +91,8 @@ pub(crate) fn snapshot(
                     in_packets_by_cpu: core.tables().counting().by_cpu(place),
                     mtu: network.mtu(name),
                     trouble,
-                    ..port(name, interface.role.name(), totals)
+                    role: interface.role.name().to_owned(),
+                    ..port(name, totals)
                 },
             )
             .collect(),
@@ -327,28 +329,6 @@ fn slow_path(network: &HostNetwork) -> impl Iterator<Item = (String, u64)> {
     .map(|(name, count)| (name.to_owned(), count))
 }
 
-fn port(name: &str, role: &str, totals: &PortTotals) -> PortReport {
-    let direction = |received: Traffic, forwarded: Traffic| DirectionReport {
-        in_packets: received.packets,
-        in_bytes: received.bytes,
-        out_packets: forwarded.packets,
-        out_bytes: forwarded.bytes,
-    };
-    let [up_in, down_in] = totals.received;
-    let [up_out, down_out] = totals.forwarded;
-    PortReport {
-        interface: name.to_owned(),
-        role: role.to_owned(),
-        uplink: direction(up_in, up_out),
-        downlink: direction(down_in, down_out),
-        passed: totals.passed,
-        answered: totals.answered,
-        slow: totals.slow,
-        later: totals.later,
-        ..PortReport::default()
-    }
-}
-
 fn capacity(of: tables::CapacityReport) -> CapacityReport {
     CapacityReport {
         name: of.name,
@@ -359,27 +339,6 @@ fn capacity(of: tables::CapacityReport) -> CapacityReport {
         bytes: of.bytes,
         drops: of.drops,
     }
-}
-
-fn drops(interface: &str, totals: &PortTotals) -> Vec<DropReport> {
-    let mut rows = Vec::new();
-    for (direction, counts) in ["uplink", "downlink"].into_iter().zip(&totals.drops) {
-        for (reason, &packets) in DropReason::ALL
-            .iter()
-            .zip(counts)
-            .filter(|(_, count)| **count > 0)
-        {
-            rows.push(DropReport {
-                interface: interface.to_owned(),
-                direction: direction.to_owned(),
-                reason: reason.name().to_owned(),
-                packets,
-                meaning: reason.meaning().to_owned(),
-                advice: reason.remedy().to_owned(),
-            });
-        }
-    }
-    rows
 }
 
 pub(crate) fn peers(

@@ -82,7 +82,7 @@ pub(super) struct Header {
     pub(super) recovery_time_stamp: u32,
     /// SEIDs and other numbers follow from it.
     pub(super) seed: u64,
-    /// Place of the node's record, behind those of sessions; PFDs follow.
+    /// Place of the node's record, behind those of sessions; PFDs follow, and counters of ports.
     pub(super) node: u32,
     /// Generation of the tables that count for its sessions; 0: they ended with their process.
     #[serde(default)]
@@ -90,6 +90,21 @@ pub(super) struct Header {
     /// Where these, and programs over them, are pinned.
     #[serde(default)]
     pub(super) bpffs: Option<PathBuf>,
+    /// Interfaces, in the order in which tables count.
+    #[serde(default)]
+    pub(super) ports: Vec<String>,
+}
+
+impl Header {
+    /// Place of PFDs.
+    pub(super) fn pfds(&self) -> u32 {
+        self.node + 1
+    }
+
+    /// Place of counters of ports.
+    pub(super) fn counts(&self) -> u32 {
+        self.node + 2
+    }
 }
 
 /// A process that is no more.
@@ -260,7 +275,7 @@ impl Files {
             node.recovery() == header.recovery_time_stamp,
             "it has two Recovery Time Stamps"
         );
-        let pfds = arena.get(header.node + 1).context("they are not there");
+        let pfds = arena.get(header.pfds()).context("they are not there");
         let pfds = pfds.and_then(|octets| Ok(node.read_pfds(&octets)?));
         if let Err(error) = pfds {
             tracing::error!("PFDs are lost: {error:#}");
@@ -296,7 +311,7 @@ pub(super) fn create(path: &Path, header: &Header) -> Result<(Arena<Words>, Ring
     }
     // Whoever else makes one of this name meanwhile does not own what we write.
     let file = options().create_new(true).open(path)?;
-    let places = header.node + 2;
+    let places = header.node + 3;
     let octets = arena::octets_for(places, RECORD_OCTETS) as u64 + 2 * NODE_OCTETS;
     file.set_len(octets + ANSWERS_OCTETS as u64)?;
     let header = serde_json::to_vec(header)?;
@@ -342,6 +357,7 @@ mod tests {
             node: 100,
             tables,
             bpffs: None,
+            ports: Vec::new(),
         };
         let (mut arena, _) = create(&files.new, &header).unwrap();
         arena.put(100, NODE).unwrap();

@@ -8,6 +8,7 @@ use anyhow::Result;
 use session::{Core, Outbox, Record, RecordError, Time};
 use tables::{Left, Pins, SetupError, Tables};
 
+use super::counts::Counts;
 use super::files::{Former, Header, LOST_SAID};
 
 /// Records that are read together, and how many times that many may wait.
@@ -127,14 +128,20 @@ impl Former {
     }
 }
 
-/// Counts of tables of before are added to the usage of sessions. No packet meets those any more.
+/// Counts of tables of before are added to the usage of sessions. No packet meets those any more. Returns counters of ports.
 pub(super) fn count_before(
     before: &[Former],
     now: Time,
     core: &mut Core<Tables>,
     out: &mut Outbox,
     mut attend: impl FnMut(&Core<Tables>),
-) -> io::Result<()> {
+) -> io::Result<Counts> {
+    let (mut counts, mut is_whole) = (Counts::default(), true);
+    if let Some(first) = before.first() {
+        let octets = first.arena.get(first.header.counts());
+        let read = octets.and_then(|octets| serde_json::from_slice(&octets).ok());
+        counts = read.unwrap_or_default();
+    }
     for former in before {
         match former.left() {
             Ok(Some(left)) => {
@@ -142,14 +149,22 @@ pub(super) fn count_before(
                 if packets > 0 {
                     tracing::warn!(packets, "packets dropped as unmanaged before this start");
                 }
+                for (number, name) in former.header.ports.iter().enumerate() {
+                    counts.add(name, &left.port(number));
+                }
                 former.count(&left, now, core, out, &mut attend)?;
             }
+            // It has left its counts, if it had the time.
             Ok(None) => {}
-            Err(error) => tracing::error!(
-                %error,
-                "tables of a process before this one are gone: what they have counted since it ended is lost"
-            ),
+            Err(error) => {
+                is_whole = false;
+                tracing::error!(
+                    %error,
+                    "tables of a process before this one are gone: what they have counted since it ended is lost"
+                );
+            }
         }
     }
-    Ok(())
+    // Counters that begin anew are known to have done so; one that has lost a part is taken for one that has.
+    Ok(if is_whole { counts } else { Counts::default() })
 }

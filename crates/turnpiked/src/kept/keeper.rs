@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 
 use arena::Arena;
 use arena::ring::Ring;
-use report::{StateReport, TableFill};
+use report::{DropReport, PortReport, StateReport, TableFill};
 use session::{Change, Core};
 use tables::Tables;
 
+use super::counts::Counts;
 use super::files::{Files, Words};
 
 /// Times of heartbeats and the like are kept so often.
@@ -22,6 +23,11 @@ pub(crate) struct Kept {
     pub(super) arena: Arena<Words>,
     pub(super) answers: Ring<Words>,
     pub(super) node: u32,
+    pub(super) pfds: u32,
+    /// Place of counters of ports.
+    pub(super) counts_at: u32,
+    /// What ports had counted before this process.
+    pub(super) counts: Counts,
     pub(super) node_at: Instant,
     /// There was no room at this time, and it was said.
     pub(super) full_at: Option<Instant>,
@@ -46,7 +52,7 @@ impl Kept {
         self.full_at = self.full_at.map(|_| Instant::now());
         let _ = self.arena.back_reserve();
         let node = self.unkept.contains(&self.node);
-        if self.unkept.contains(&(self.node + 1)) {
+        if self.unkept.contains(&self.pfds) {
             core.note_pfds();
         }
         for place in std::mem::take(&mut self.unkept) {
@@ -69,7 +75,7 @@ impl Kept {
                     self.node_at = now;
                     (self.node, octets)
                 }
-                Change::Pfds(octets) => (self.node + 1, octets),
+                Change::Pfds(octets) => (self.pfds, octets),
                 Change::Gone(place) => {
                     self.unkept.remove(&place);
                     return self.arena.remove(place);
@@ -123,6 +129,20 @@ impl Kept {
         &self.report
     }
 
+    /// Ports and drops as this process has counted them have counted what there was before it, too.
+    pub(crate) fn add_counts(&self, ports: &mut [PortReport], drops: &mut Vec<DropReport>) {
+        self.counts.add_to(ports, drops);
+    }
+
+    /// Whoever comes next finds the counters, with what tables add that outlive this process.
+    pub(super) fn put_counts(&mut self) {
+        let octets = serde_json::to_vec(&self.counts);
+        let put = octets.map(|octets| self.arena.put(self.counts_at, &octets));
+        if !matches!(put, Ok(Ok(()))) {
+            self.arena.remove(self.counts_at);
+        }
+    }
+
     /// Octets of the file.
     pub(crate) fn fill(&self) -> TableFill {
         let fill = self.arena.fill();
@@ -137,6 +157,13 @@ impl Kept {
     /// The process ends, and the next one is to go on.
     pub(crate) fn leave(mut self, core: &mut Core<Tables>) {
         self.put_changes(core, true);
+        let tables = core.tables();
+        if tables.pins().is_none() {
+            for (port, totals) in tables.ports().iter().zip(tables.totals()) {
+                self.counts.add(&port.name, &totals);
+            }
+            self.put_counts();
+        }
     }
 
     /// The process ends, and so have its sessions.

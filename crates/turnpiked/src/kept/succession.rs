@@ -10,6 +10,7 @@ use report::StateReport;
 use session::{Core, Outbox, Time};
 use tables::{Pins, Tables};
 
+use super::counts::Counts;
 use super::elsewhere::Elsewhere;
 use super::files::{Files, Former, Header, create};
 use super::former::count_before;
@@ -155,6 +156,7 @@ impl Beginning {
             seed,
             node: config.limits.sessions,
             bpffs: config.state.bpffs.clone(),
+            ports: config.interface.iter().map(|of| of.name.clone()).collect(),
             tables: core.tables().pins().map_or(0, Pins::generation),
         };
         let new = create(&files.new, &header);
@@ -205,6 +207,9 @@ impl Beginning {
             arena,
             answers,
             node: header.node,
+            pfds: header.pfds(),
+            counts_at: header.counts(),
+            counts: Counts::default(),
             node_at: Instant::now(),
             full_at: None,
             unkept: BTreeSet::new(),
@@ -258,9 +263,12 @@ impl TakenOver {
                 return Err(error.into());
             }
         }
-        if before.iter().any(|former| former.header.tables > 0) {
+        let outlived = before.iter().any(|former| former.header.tables > 0);
+        if outlived {
             core.tables().pass()?;
-            count_before(&before, now, core, out, attend)?;
+        }
+        let counts = count_before(&before, now, core, out, attend)?;
+        if outlived {
             tracing::info!(
                 after_ms = began.elapsed().as_millis() as u64,
                 "packets meet this process' tables"
@@ -280,6 +288,10 @@ impl TakenOver {
             Ok(kept) => kept,
             Err((files, error)) => return give_up(core, files, error),
         };
+        kept.counts = counts;
+        if generation.is_some() {
+            kept.put_counts();
+        }
         kept.put_changes(core, true);
         if !kept.unkept.is_empty() {
             // The former file is in the way, and what it has is here.

@@ -29,6 +29,7 @@ pub(super) fn capacities(layout: &Layout) -> Result<Vec<(&'static str, u32)>, Se
     all.extend([
         ("config", 1),
         ("cpus", cpus),
+        ("slow", 1),
         (LANES, cpus),
         ("held", layout.held_ring),
         (LATER, layout.later_ring()),

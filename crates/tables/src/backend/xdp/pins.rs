@@ -36,7 +36,7 @@ const BPF_FS: libc::__fsword_t = 0xcafe_4a11_u32 as libc::__fsword_t;
 const MAPS: &str = "maps-1-";
 
 /// Maps of a generation that are needed without its process.
-const COUNTING: [&str; 3] = ["entries", "sides", "cpus"];
+const COUNTING: [&str; 4] = ["entries", "sides", "cpus", "slow"];
 
 /// A folder of pins, which nobody else has while this lives.
 #[derive(Debug)]
@@ -73,9 +73,14 @@ impl Left {
         Some(counted(self.entries.get(entry)?, self.sides.get(entry)?))
     }
 
+    /// Counters of the port of this number.
+    pub fn port(&self, port: usize) -> PortTotals {
+        self.counting.port(port)
+    }
+
     /// Packets of users that dropped because nobody had been in charge for too long.
     pub fn unmanaged(&self) -> u64 {
-        let ports = (0..PORTS_MAX).map(|port| self.counting.port(port));
+        let ports = (0..PORTS_MAX).map(|port| self.port(port));
         let of_port = |port: PortTotals| {
             let of_direction = port.drops.map(|drops| drops[DropReason::Unmanaged.place()]);
             of_direction.into_iter().sum::<u64>()
@@ -171,11 +176,15 @@ impl Pins {
     /// Counts of a generation of whoever has this name, below a folder in a bpffs.
     pub fn left(below: &Path, name: &str, generation: u64) -> Result<Left, SetupError> {
         let folder = maps_of(&below.join(escaped(name)), generation);
-        let [entries, sides, cpus] = COUNTING;
+        let [entries, sides, cpus, slow] = COUNTING;
         Ok(Left {
             entries: table(&folder, entries)?,
             sides: table(&folder, sides)?,
-            counting: Counting::new(table(&folder, cpus)?, View::anonymous(1)?),
+            // Processes have not always pinned what they counted themselves.
+            counting: Counting::new(
+                table(&folder, cpus)?,
+                table(&folder, slow).or_else(|_| View::anonymous(1))?,
+            ),
         })
     }
 

@@ -226,7 +226,7 @@ pub struct End<'a> {
 /// Lays a veth pair between two namespaces and brings it up.
 ///
 /// Transmit checksum offload is off on both ends: an XDP redirect loses the note that a checksum is
-/// still to be filled in. GRO is on, without which an end takes no frame that the other one redirects.
+/// still to be filled in.
 pub fn cable(a: End<'_>, b: End<'_>, mtu: u32) -> Result<()> {
     a.netns.ip(&format!(
         "link add {} mtu {mtu} type veth peer name {} mtu {mtu} netns {}",
@@ -235,14 +235,18 @@ pub fn cable(a: End<'_>, b: End<'_>, mtu: u32) -> Result<()> {
         b.netns.name()
     ))?;
     for end in [a, b] {
+        let offloads = ["-K", end.name, "tx", "off"];
+        end.netns.run("ethtool", &offloads, NEVER)?;
         end.netns.ip(&format!("link set {} up", end.name))?;
     }
-    // While both are up: of GRO that was on before, the kernel does not tell the other end (veth_set_xdp_features).
-    for end in [a, b] {
-        let offloads = ["-K", end.name, "tx", "off", "gro", "on"];
-        end.netns.run("ethtool", &offloads, NEVER)?;
-    }
     Ok(())
+}
+
+/// Makes an end of a cable take the frames that an XDP program at the other end redirects: with GRO, as far ends of containers have it.
+/// Both are up: of GRO that was on before, the kernel does not tell the other end (veth_set_xdp_features).
+pub fn take_redirected(end: End<'_>) -> Result<()> {
+    let offloads = ["-K", end.name, "gro", "on"];
+    end.netns.run("ethtool", &offloads, NEVER).map(drop)
 }
 
 /// Packets that these ends of links have lost, either way, because a queue was full.

@@ -21,7 +21,7 @@ use rs_pfcp::ie::node_id::NodeId;
 use crate::cleanup;
 use crate::dn::Servers;
 use crate::gnb::{Downlink, Gnb};
-use crate::netns::{Netns, Prefix};
+use crate::netns::{End, Netns, Prefix, take_redirected};
 use crate::ping::ping;
 use crate::smf::{self, Gates, Requested, Session, SessionPlan, Smf, Style, TunnelEnd};
 use crate::ue::{Addresses, Ue};
@@ -232,6 +232,11 @@ impl World {
         let n9_ns = (wanted.n9)
             .then(|| links::between_upfs(&prefix, &upf_ns))
             .transpose()?;
+        let far = [(Some(&ran_ns), "upf"), (Some(&dn_ns), "n6")];
+        let others = [(second_dn_ns.as_ref(), "n6"), (n9_ns.as_ref(), "upf")];
+        for (netns, name) in far.into_iter().chain(others) {
+            netns.map_or(Ok(()), |netns| take_redirected(End { netns, name }))?;
+        }
         let servers = Servers::start(&dn_ns, wanted.iperf)?;
         let gnbs = gnb_ns.iter().zip(0..).zip(FIRST_TEIDS);
         let gnbs = gnbs

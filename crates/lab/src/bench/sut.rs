@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use crate::cleanup;
-use crate::netns::{End, Netns, Prefix, cable};
+use crate::netns::{End, Netns, Prefix, cable, take_redirected};
 use crate::ue::Addresses;
 use crate::upf::{self, Settings, Upf};
 
@@ -66,7 +66,9 @@ impl Sut {
         let peer = Netns::create(&prefix, "peer")?;
         for name in ["n3", "n4", "n6"] {
             let a = End { netns: &upf, name };
-            cable(a, End { netns: &peer, name }, 1500)?;
+            let b = End { netns: &peer, name };
+            cable(a, b, 1500)?;
+            take_redirected(b)?;
         }
         if queues > 1 {
             let queues = queues.to_string();

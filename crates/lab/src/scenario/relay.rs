@@ -21,7 +21,7 @@ use crate::dn;
 use crate::flow::Shape;
 use crate::gnb::{Downlink, Event};
 use crate::gtpu::{self, Container, message};
-use crate::netns::{End, Netns, cable, link_drops};
+use crate::netns::{End, Netns, cable, link_drops, take_redirected};
 use crate::packet::checksum;
 use crate::ping::ping;
 use crate::smf::{
@@ -116,9 +116,12 @@ impl Second {
             "addr add {SECOND_N3}/24 dev n3\naddr add {SECOND_N4}/24 dev n4\n\
              addr add {SECOND_N6}/24 dev n6\nroute add default via {SECOND_ROUTER}"
         ))?;
+        take_redirected(end(&world.ran_ns, "iupf"))?;
+        take_redirected(end(&world.dn_ns, "n6b"))?;
         if let Some(between) = &world.n9_ns {
             cable(end(&netns, "n9"), end(between, "iupf"), LINK_MTU)?;
             upf::give_face(end(&netns, "n9"))?;
+            take_redirected(end(between, "iupf"))?;
             between.ip("link set iupf master br0")?;
             netns.ip(&format!("addr add {SECOND_N9}/24 dev n9"))?;
         }

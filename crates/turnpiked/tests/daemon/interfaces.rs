@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use lab::netns::{End, Netns, Prefix, cable};
+use lab::netns::{End, Netns, Prefix, cable, take_redirected};
 use lab::wait::eventually;
 use nix::sys::signal::Signal;
 
@@ -64,6 +64,10 @@ fn gpdu(teid: u32, ue: Ipv4Addr) -> Vec<u8> {
 
 /// Packets of the UE reach the server, and the server's reach the UE's gNB, sooner or later.
 fn passes(net: &Net, teid: u32, ue: Ipv4Addr) {
+    for name in ["n3", "n6"] {
+        let netns = &net.peer;
+        take_redirected(End { netns, name }).unwrap();
+    }
     net.peer
         .ip("route replace 10.60.0.0/16 via 10.6.0.1")
         .unwrap();
@@ -93,6 +97,8 @@ fn passes(net: &Net, teid: u32, ue: Ipv4Addr) {
 fn answers_reach_a_far_end_without_a_program() {
     let net = Net::new();
     let daemon = net.start("[gtpu]\nrestart_grace_s = 0\nerror_indications_per_s = 1000000\n");
+    let (netns, name) = (&net.peer, "n3");
+    take_redirected(End { netns, name }).unwrap();
     let gnb = net.peer.udp((GNB, 2152)).unwrap();
     gnb.set_read_timeout(Some(LIMIT)).unwrap();
     let (nobody, mut buffer) = (gpdu(7, Ipv4Addr::new(10, 60, 0, 1)), [0; 256]);

@@ -383,6 +383,11 @@ fn pfds_are_written_when_they_change_and_not_with_their_association() {
         1,
         "the other one of the set has them"
     );
+    // An SMF without any comes anew.
+    side.smfs[0].recovery += 1;
+    let setup = side.smfs[0].setup_ies();
+    let kind = MsgType::AssociationSetupRequest;
+    assert_eq!(what_changes(&mut side, 0, kind, &setup), (true, false));
     // As they are found beside an older record of the node, which does not know whose they are.
     let older = world().core.node_record().write();
     let mut node = NodeRecord::read(&older).unwrap();

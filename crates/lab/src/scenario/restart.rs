@@ -316,7 +316,6 @@ fn upf_unmanaged(world: &mut World) -> Result<String> {
     Ok("5 s".to_owned())
 }
 
-/// Usage of URR 1 since this was last asked.
 /// Packets of users that ports have forwarded, or left to the kernel to be forwarded, in the lives of all processes.
 fn taken_in_hand(world: &World) -> Result<u64> {
     let status = world.get("/api/v1/status")?;
@@ -335,6 +334,7 @@ fn taken_in_hand(world: &World) -> Result<u64> {
     Ok(ports.iter().map(of_port).sum())
 }
 
+/// Usage of URR 1 since this was last asked.
 fn usage_so_far(world: &World, attached: &Attached) -> Result<Used> {
     let smf = world.smf(0)?;
     let reports = smf.modify_measured(&attached.session, &[query_urr(1)])?;

@@ -135,6 +135,11 @@ impl<S> Slab<S> {
         self.changed = None;
     }
 
+    /// Whether they are.
+    pub(crate) fn notes_changes(&self) -> bool {
+        self.changed.is_some()
+    }
+
     /// One of them.
     pub(crate) fn next_changed(&mut self) -> Option<Place> {
         self.changed.as_mut()?.take()

@@ -65,8 +65,8 @@ impl Kept {
         shard.note_recounted();
         let Self { given, octets, .. } = self;
         node.n4_mut().take_given(given);
-        // What a session says of its last request says which of its answers hold. Of the others it is not known whether what they say is
-        // kept, so they come behind it.
+        // Answers about one session come in front of its record, which names the last request and so says which of them hold. Nothing
+        // says so of the others: they come behind all that they say was done.
         let (of_sessions, others) = (given.iter(), given.iter());
         let of_sessions = of_sessions.filter(|given| given.seid != 0);
         let others = others.filter(|given| given.seid == 0);

@@ -73,10 +73,10 @@ pub(crate) struct News {
 
 impl Orders {
     fn put(&mut self, what: ToShard<'static>) {
-        use ToShard::{Gone, HandOver, PartyGone, Pfds, Shares, Smf};
+        use ToShard::{Gone, HandOver, Pfds, Shares, Smf};
         match what {
             Smf(..) | Gone(_) | HandOver(..) | Shares(_) => self.news.associations = true,
-            PartyGone(_) | Pfds(..) => self.news.pfds = true,
+            Pfds(..) => self.news.pfds = true,
             _ => {}
         }
         self.waiting.push_back(what);

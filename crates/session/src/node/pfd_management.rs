@@ -107,7 +107,8 @@ impl Node {
         };
         self.tell_smf(id);
         self.share_out();
-        self.orders.news.pfds |= before != after;
+        let have_some = |party| self.pfds.fill_of(party).0 > 0;
+        self.orders.news.pfds |= before != after && (have_some(before) || have_some(after));
         if self.peers.members(before).next().is_none() {
             for (name, properties) in self.pfds.take(before) {
                 if self.pfds.of(after, &name).is_empty() {
@@ -127,7 +128,8 @@ impl Node {
 
     /// An association is no more: nor is its party, nor are its PFDs, where it was the last one.
     pub(crate) fn leave_party(&mut self, party: PartyId) {
-        self.orders.news.pfds = true;
+        // It may be that they are known by the SMF that is gone.
+        self.orders.news.pfds |= self.pfds.fill_of(party).0 > 0;
         if self.peers.members(party).next().is_none() {
             self.pfds.take(party);
             self.tell(ToShard::PartyGone(party));

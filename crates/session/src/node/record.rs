@@ -140,11 +140,19 @@ impl NodeRecord {
         if write_pfds(&pfds) != octets {
             return Err(RecordError::Malformed);
         }
-        // One of the two records may be older than the other.
-        let smfs: BTreeSet<_> = self.associations.iter().map(|of| &of.node_id).collect();
-        let of_these = pfds.into_iter().filter(|of| smfs.contains(&of.smf));
-        let pfds = of_these.collect();
-        drop(smfs);
+        // One of the two records may be older than the other: then SMFs may be gone since, or have joined a set that has its own.
+        let mut owners = BTreeSet::new();
+        let smfs = self.associations.iter();
+        let smfs = smfs.map(|of| (&of.node_id, of.is.smf_set.as_ref()));
+        let smfs: BTreeMap<_, _> = smfs.collect();
+        let is_of_one = |of: &PartyPfds| {
+            let set = smfs.get(&of.smf);
+            set.is_some_and(|set| {
+                let alone = set.is_none().then(|| of.smf.clone());
+                owners.insert((*set, alone))
+            })
+        };
+        let pfds = pfds.into_iter().filter(is_of_one).collect();
         let before = std::mem::replace(&mut self.pfds, pfds);
         self.is_possible().map_err(|why| {
             self.pfds = before;

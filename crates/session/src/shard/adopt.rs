@@ -136,7 +136,9 @@ impl<T: Tables> Sessions<T> {
 
     /// A request was carried out for a session. Whoever keeps the session keeps that.
     pub(super) fn answered(&mut self, seid: u64, request: Fingerprint) {
-        if let Some(session) = self.slab.find_mut(seid) {
+        if self.slab.notes_changes()
+            && let Some(session) = self.slab.find_mut(seid)
+        {
             session.answered = request;
         }
     }

@@ -90,8 +90,8 @@ pub(crate) fn write(seid: u64, smf: &NodeId, context: &Context, site: &Site) -> 
     octets
 }
 
-/// The same, appended, for those who have the record of its node, where the association has this number, the tables, which
-/// count its packets there, and answers, of which its last is that to this request.
+/// The same, appended, for those who have more than this record: that of its node, where the association has this number; the tables,
+/// which count its packets there; and the answer to this request, the last that was carried out for it.
 pub(crate) fn put_within(
     seid: u64,
     (association, counted, answered): (u32, &[CountedAt], Fingerprint),

@@ -21,7 +21,7 @@ use crate::recovery;
 
 /// Room for a session's record, on the average; it is taken as it is used.
 const RECORD_OCTETS: usize = 1024;
-/// Likewise for the node's record: there are two while it is written, and PFDs take most of it.
+/// Likewise for PFDs, the longest record beside those of sessions: there are two while it is written.
 const NODE_OCTETS: u64 = 16 << 20;
 /// For answers, at the end of the file: more than are remembered.
 const ANSWERS_OCTETS: usize = 24 << 20;
@@ -112,8 +112,8 @@ pub(super) struct Former {
     pub(super) header: Header,
     pub(super) node: NodeRecord,
     pub(super) arena: Arena<Words>,
-    /// Answers that it has given.
-    pub(super) answers: Ring<Words>,
+    /// Answers that it has given. `None`: they are damaged.
+    pub(super) answers: Option<Ring<Words>>,
     /// Its usage is that of the one before, so that all is to be added that its tables have counted.
     pub(super) is_unsettled: bool,
     /// Sessions whose records are damaged.
@@ -251,7 +251,10 @@ impl Files {
         let parts = Words::parts_of(KeptFile::map(file)?);
         let [records, answers] = parts.context("it is too short")?;
         let (arena, damaged) = Arena::open(records)?;
-        let answers = Ring::open(answers).context("its answers")?;
+        let answers = Ring::open(answers);
+        let answers = answers.inspect_err(|error| {
+            tracing::error!("answers are lost: {error}: requests that come again are judged anew")
+        });
         let header: Header = serde_json::from_slice(&arena.header()).context("its header")?;
         let sessions = damaged.iter().filter(|lost| lost.place < header.node);
         for lost in sessions.clone().take(LOST_SAID) {
@@ -284,7 +287,7 @@ impl Files {
             header,
             node,
             arena,
-            answers,
+            answers: answers.ok(),
             is_unsettled: false,
             damaged,
         }))

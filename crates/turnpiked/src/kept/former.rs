@@ -63,7 +63,8 @@ impl Former {
 
     /// Requests that it has answered get their answers when they come again, as far as sessions are as these say.
     pub(super) fn enter_answers(&self, now: Time, core: &mut Core<Tables>) {
-        let answers: Vec<_> = self.answers.records().collect();
+        let answers = self.answers.iter().flat_map(|answers| answers.records());
+        let answers: Vec<_> = answers.collect();
         let octets = answers.iter().map(Vec::as_slice);
         let unread = core.resume_answers(now, &self.node, octets);
         if unread > 0 {
@@ -140,6 +141,8 @@ pub(super) fn count_before(
     if let Some(first) = before.first() {
         let octets = first.arena.get(first.header.counts());
         let read = octets.and_then(|octets| serde_json::from_slice(&octets).ok());
+        // A process whose tables end with it leaves them when it stops.
+        is_whole = read.is_some() || first.header.tables == 0;
         counts = read.unwrap_or_default();
     }
     for former in before {
@@ -165,6 +168,6 @@ pub(super) fn count_before(
             }
         }
     }
-    // Counters that begin anew are known to have done so; one that has lost a part is taken for one that has.
+    // A reader knows counters that begin anew, and would take one that has lost a part for such a one.
     Ok(if is_whole { counts } else { Counts::default() })
 }

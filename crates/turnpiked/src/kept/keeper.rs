@@ -22,6 +22,9 @@ pub(crate) struct Kept {
     pub(super) files: Files,
     pub(super) arena: Arena<Words>,
     pub(super) answers: Ring<Words>,
+    /// It has not been put into yet.
+    pub(super) is_new: bool,
+    /// Place of the node's record, behind those of sessions.
     pub(super) node: u32,
     pub(super) pfds: u32,
     /// Place of counters of ports.
@@ -51,14 +54,18 @@ impl Kept {
     pub(super) fn try_again(&mut self, core: &mut Core<Tables>) {
         self.full_at = self.full_at.map(|_| Instant::now());
         let _ = self.arena.back_reserve();
-        let node = self.unkept.contains(&self.node);
-        if self.unkept.contains(&self.pfds) {
+        let unkept = std::mem::take(&mut self.unkept);
+        // Of sessions alone: of other places it would say that no session is there.
+        for place in unkept.range(..self.node) {
+            core.note_change(*place);
+        }
+        if unkept.contains(&self.pfds) {
             core.note_pfds();
         }
-        for place in std::mem::take(&mut self.unkept) {
-            core.note_change(place);
+        if unkept.contains(&self.counts_at) {
+            self.put_counts();
         }
-        self.put_changes(core, node);
+        self.put_changes(core, unkept.contains(&self.node));
         if self.unkept.is_empty() && !self.arena.is_nearly_full() {
             tracing::info!("{:?}: there is room again", self.files.path);
             self.full_at = None;
@@ -68,6 +75,7 @@ impl Kept {
 
     pub(super) fn put_changes(&mut self, core: &mut Core<Tables>, node: bool) {
         let (mut why, now) = (None, Instant::now());
+        let mut of_before = Vec::new();
         core.changes(node, |change| {
             let (place, octets) = match change {
                 Change::Session(place, octets) => (place, octets),
@@ -80,13 +88,8 @@ impl Kept {
                     self.unkept.remove(&place);
                     return self.arena.remove(place);
                 }
-                Change::Answer(octets) => {
-                    // Sessions come first: a request that comes again without its answer is judged anew.
-                    if !self.arena.is_nearly_full() {
-                        let _ = self.answers.push(octets);
-                    }
-                    return;
-                }
+                Change::Answer(octets) if self.is_new => return of_before.push(octets.to_vec()),
+                Change::Answer(octets) => return self.put_answer(octets),
             };
             match self.arena.put(place, octets) {
                 Ok(()) => {
@@ -104,11 +107,21 @@ impl Kept {
                 }
             }
         });
+        // Of the process before: its sessions are there, and have taken what room they need.
+        of_before.iter().for_each(|octets| self.put_answer(octets));
+        self.is_new = false;
         if why.is_none() && self.arena.is_nearly_full() {
             why = Some("little room is left".to_owned());
         }
         if let Some(why) = why {
             self.fill_up(core, &why);
+        }
+    }
+
+    /// Sessions come first: a request that comes again without its answer is judged anew.
+    fn put_answer(&mut self, octets: &[u8]) {
+        if !self.arena.is_nearly_full() {
+            let _ = self.answers.push(octets);
         }
     }
 
@@ -134,12 +147,14 @@ impl Kept {
         self.counts.add_to(ports, drops);
     }
 
-    /// Whoever comes next finds the counters, with what tables add that outlive this process.
+    /// Whoever comes next finds the counters, to which tables add that outlive this process.
     pub(super) fn put_counts(&mut self) {
         let octets = serde_json::to_vec(&self.counts);
         let put = octets.map(|octets| self.arena.put(self.counts_at, &octets));
         if !matches!(put, Ok(Ok(()))) {
             self.arena.remove(self.counts_at);
+            self.unkept.insert(self.counts_at);
+            self.full_at.get_or_insert_with(Instant::now);
         }
     }
 

@@ -206,6 +206,7 @@ impl Beginning {
             files,
             arena,
             answers,
+            is_new: true,
             node: header.node,
             pfds: header.pfds(),
             counts_at: header.counts(),

@@ -14,6 +14,7 @@ use lab::smf::{Answer, Session, Smf, encode};
 use lab::wait::LOOK;
 use nix::sys::signal::Signal;
 use rs_pfcp::ie::cause::CauseValue;
+use rs_pfcp::ie::{Ie, IeType};
 use rs_pfcp::message::MsgType;
 
 use crate::common::{Daemon, LIMIT, Net, UPF_N4};
@@ -98,11 +99,29 @@ fn a_folder_without_room_refuses_sessions_and_keeps_those_that_are_there() {
             .all(|session| modify(&smf, session))
     );
     assert_eq!(daemon.log().matches("no session is established").count(), 1);
+    let refused = || {
+        let tables = &daemon.get("status")["tables"];
+        let mut tables = tables.as_array().unwrap().iter();
+        let state = tables.find(|table| table["table"] == "state").unwrap();
+        state["refused"].as_u64().unwrap()
+    };
+    // Nor is there room for what the SMF has provisioned, in the end.
+    let before = refused();
+    let mut applications = 0;
+    while refused() == before {
+        assert!(applications < 100, "there is always room");
+        let ies = [application(&format!("application{applications}"))];
+        let answer = smf.request(MsgType::PfdManagementRequest, None, &ies);
+        answer.unwrap().accepted().unwrap();
+        applications += 1;
+    }
     mount(&folder, "remount,size=64m");
     let more = lab::wait::eventually("there is room again", || Ok(smf.establish(&plan()).is_ok()));
     more.unwrap();
     let daemon = again(&net, daemon);
     assert!(sessions.iter().all(|session| modify(&smf, session)));
+    let pfds = daemon.get("pfds");
+    assert_eq!(pfds.as_array().unwrap().len(), applications);
     assert_eq!(daemon.stop(), 0);
 }
 
@@ -129,6 +148,20 @@ fn a_deletion_that_comes_again_gets_its_answer_from_the_next_process() {
     let (_, accepted) = deletion(smf.sequence());
     assert!(!accepted, "there is no such session any more");
     assert_eq!(daemon.stop(), 0);
+}
+
+/// Application ID's PFDs with 40 KiB of flows, by hand (TS 29.244, 8.2.39).
+fn application(name: &str) -> Ie {
+    let flow = b"permit out ip from 192.0.2.1 to assigned";
+    let contents = [&[1, 0, 0, flow.len() as u8][..], flow].concat();
+    let mut value = Vec::new();
+    Ie::new(IeType::ApplicationId, name.as_bytes().to_vec()).marshal_into(&mut value);
+    for _ in 0..1000 {
+        let mut context = Vec::new();
+        Ie::new(IeType::PfdContents, contents.clone()).marshal_into(&mut context);
+        Ie::new(IeType::PfdContext, context).marshal_into(&mut value);
+    }
+    Ie::new(IeType::ApplicationIdsPfds, value)
 }
 
 /// SMFs that hear nothing for long would give up a UPF that is taking over many sessions.

@@ -146,7 +146,7 @@ impl<M: Memory> Ring<M> {
         if self.oldest != before {
             store(&all[AT_OLDEST], self.oldest, Ordering::Release);
         }
-        // What is written may lie where these were.
+        // The record may lie where these were.
         fence(Ordering::Release);
         let head = octets as u64 | u64::from(checksum(self.end, record)) << 32;
         let [first, second] = self.places(self.end..end);

@@ -371,7 +371,7 @@ fn pfds_are_written_when_they_change_and_not_with_their_association() {
     let set = Ie::new(IeType::SmfSetId, b"\0set1.example".to_vec());
     let joins = [side.smfs[0].node_id.to_ie(), set.clone()];
     assert_eq!(what_changes(&mut side, 0, kind, &joins), (true, false));
-    // Whose they are changes from here on.
+    // Their owner changes from here on.
     let joins = [side.smfs[1].node_id.to_ie(), set];
     assert!(what_changes(&mut side, 1, kind, &joins).1);
     let release = [side.smfs[0].node_id.to_ie()];
@@ -1046,7 +1046,7 @@ fn dies_at_each_store(side: &mut Side, datagram: &[u8]) -> u64 {
             }
             assert_eq!(world.core.session_count(), count, "{step} of {last}");
         }
-        // What was chosen for a new session is chosen anew.
+        // Identifiers of a new session are chosen anew.
         if !is_new || step == last {
             assert_eq!(sessions(&world.core), expected, "{step} of {last}");
         }

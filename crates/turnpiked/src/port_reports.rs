@@ -24,7 +24,7 @@ pub(crate) fn port(name: &str, totals: &PortTotals) -> PortReport {
     }
 }
 
-/// Those that there are any of.
+/// Lost packets, for each reason that there are some for.
 pub(crate) fn drops(interface: &str, totals: &PortTotals) -> Vec<DropReport> {
     let mut rows = Vec::new();
     for (direction, counts) in ["uplink", "downlink"].into_iter().zip(&totals.drops) {

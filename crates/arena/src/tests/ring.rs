@@ -68,7 +68,7 @@ fn a_death_at_each_store_costs_the_record_under_way_alone() {
         });
         let found = found(&words);
         assert!(!found.is_empty() || done == 0);
-        // What was under way has had others out of its way.
+        // The record under way has had others out of its way.
         let room = 32 * WORD - 64;
         let before = are_the_newest(&found, &script[..done], room);
         let after = || are_the_newest(&found, &script[..done + 1], room);

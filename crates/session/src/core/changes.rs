@@ -85,7 +85,7 @@ impl Kept {
     }
 }
 
-/// Those that are still there.
+/// Answers that the cache still has.
 fn put_answers<'g>(
     n4: &N4,
     given: impl Iterator<Item = &'g Given>,

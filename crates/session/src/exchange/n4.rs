@@ -216,7 +216,7 @@ impl N4 {
         if scope.is_some() || cause.is_accepted() {
             self.answers.keep(now, scope, incoming.fingerprint, sent);
         }
-        // What was refused has changed nothing, and may be refused again.
+        // A refused request has changed nothing, and may be refused again.
         if let (Some(given), Some(within), true) = (&mut self.given, scope, cause.is_accepted()) {
             given.push(Given {
                 within,

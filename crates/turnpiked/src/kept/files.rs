@@ -87,7 +87,7 @@ pub(super) struct Header {
     /// Generation of the tables that count for its sessions; 0: they ended with their process.
     #[serde(default)]
     pub(super) tables: u64,
-    /// Where these, and programs over them, are pinned.
+    /// Folder in which these, and programs over them, are pinned.
     #[serde(default)]
     pub(super) bpffs: Option<PathBuf>,
     /// Interfaces, in the order in which tables count.
@@ -151,7 +151,7 @@ impl Files {
         })
     }
 
-    /// Where programs of the process before are pinned, as its file says.
+    /// Folder in which programs of the process before are pinned, as its file says.
     pub(super) fn pinned_in(&self) -> Option<PathBuf> {
         let file = KeptFile::map(open(&self.path, false).ok()?).ok()?;
         let [records, _] = Words::parts_of(file)?;

@@ -29,12 +29,12 @@ pub(crate) struct Kept {
     pub(super) pfds: u32,
     /// Place of counters of ports.
     pub(super) counts_at: u32,
-    /// What ports had counted before this process.
+    /// Counters of ports before this process.
     pub(super) counts: Counts,
     pub(super) node_at: Instant,
     /// There was no room at this time, and it was said.
     pub(super) full_at: Option<Instant>,
-    /// Places whose sessions found no room.
+    /// Places whose records found no room.
     pub(super) unkept: BTreeSet<u32>,
     /// Changes that did.
     pub(super) refused: u64,
@@ -154,7 +154,6 @@ impl Kept {
         if !matches!(put, Ok(Ok(()))) {
             self.arena.remove(self.counts_at);
             self.unkept.insert(self.counts_at);
-            self.full_at.get_or_insert_with(Instant::now);
         }
     }
 

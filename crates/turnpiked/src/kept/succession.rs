@@ -28,7 +28,7 @@ pub(crate) struct Beginning {
     identity: (u32, u64),
     /// `None`: packets do not go on without a process, or the tables have it.
     pins: Option<Pins>,
-    /// Where those of processes before did, if they do not any more.
+    /// Folders in which those of processes before did, if they do not any more.
     elsewhere: Elsewhere,
     /// Packets meet the tables when sessions are in them.
     attaches_late: bool,
@@ -38,7 +38,7 @@ pub(crate) struct Beginning {
 pub(crate) struct TakenOver {
     /// The former process, and starts after it. None: there is nothing to add.
     before: Vec<Former>,
-    /// Where this one's changes go; `None`: there is no room.
+    /// The file that this one's changes go to. An error: there is none.
     kept: Result<Kept, (Files, anyhow::Error)>,
     elsewhere: Elsewhere,
     attaches_late: bool,

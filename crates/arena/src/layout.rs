@@ -21,7 +21,8 @@ pub(crate) const STEP_PAGES: u32 = 32;
 /// Octets of the largest memory: a block's beginning has 32 bits.
 pub(crate) const OCTETS_MAX: usize = (1 << 32) * UNIT;
 
-const MAGIC: u64 = u64::from_le_bytes(*b"tp-arena");
+/// Of an arena.
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"tp-arena");
 const VERSION: u64 = 1;
 
 const AT_MAGIC: usize = 0;
@@ -84,6 +85,7 @@ pub(crate) fn directory_at(place: u32) -> usize {
 }
 
 /// Numbers that are the same for the whole life of an arena.
+#[derive(Debug)]
 pub(crate) struct Superblock {
     pub(crate) places: u32,
     pub(crate) header_octets: usize,
@@ -107,15 +109,15 @@ impl Superblock {
         store(&words[AT_CHECKSUM], checksum.into(), Ordering::Relaxed);
     }
 
-    /// Make the memory an arena.
-    pub(crate) fn seal(words: &[AtomicU64]) {
-        store(&words[AT_MAGIC], MAGIC, Ordering::Release);
+    /// Make the memory an arena, or what has this magic number.
+    pub(crate) fn seal(words: &[AtomicU64], magic: u64) {
+        store(&words[AT_MAGIC], magic, Ordering::Release);
     }
 
     /// words: at least those of a superblock
-    pub(crate) fn read(words: &[AtomicU64]) -> Result<Self, Unopened> {
+    pub(crate) fn read(words: &[AtomicU64], magic: u64) -> Result<Self, Unopened> {
         let word = |at: usize| words[at].load(Ordering::Relaxed);
-        if words[AT_MAGIC].load(Ordering::Acquire) != MAGIC {
+        if words[AT_MAGIC].load(Ordering::Acquire) != magic {
             return Err(Unopened::NoArena);
         }
         if word(AT_VERSION) != VERSION {

@@ -51,6 +51,7 @@
 
 mod layout;
 mod pages;
+pub mod pool;
 pub mod ring;
 #[cfg(test)]
 mod tests;
@@ -61,7 +62,8 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 pub use layout::HEADER_MAX;
 use layout::{
-    Entry, HEAD, Head, OCTETS_MAX, PAGE, PAGE_UNITS, STEP_PAGES, SUPERBLOCK, Superblock, UNIT, WORD,
+    Entry, HEAD, Head, MAGIC, OCTETS_MAX, PAGE, PAGE_UNITS, STEP_PAGES, SUPERBLOCK, Superblock,
+    UNIT, WORD,
 };
 use pages::{CLASSES, Pages};
 
@@ -85,6 +87,9 @@ pub trait Memory {
     /// Have the file system's room for all octets below this one. An error: there is none; writing there would end the
     /// process (SIGBUS).
     fn back(&mut self, octets: usize) -> io::Result<()>;
+
+    /// The room of octets from this one on is not needed until it is asked for again; what lies there is lost.
+    fn give_back(&mut self, _from: usize) {}
 }
 
 /// Memory that somebody else keeps, and that needs no room of a file system.
@@ -185,11 +190,13 @@ pub enum Full {
         /// Of the arena.
         places: u32,
     },
-    /// The record is longer than [`RECORD_MAX`].
-    #[error("a record of {octets} octets, at most {RECORD_MAX} fit")]
+    /// The record is too long.
+    #[error("a record of {octets} octets, at most {most} fit")]
     Record {
         /// Of the record.
         octets: usize,
+        /// Of any.
+        most: usize,
     },
     /// The heap has no free block of that size.
     #[error("no free block for {octets} octets")]
@@ -257,7 +264,7 @@ impl<M: Memory> Arena<M> {
         }
         arena.superblock.write(words, header);
         layout::store_backed(words, arena.backed);
-        Superblock::seal(words);
+        Superblock::seal(words, MAGIC);
         // An error comes again with the first record.
         let _ = arena.back_reserve();
         Ok(arena)
@@ -270,7 +277,7 @@ impl<M: Memory> Arena<M> {
             return Err(Unopened::NoArena);
         }
         memory.back(SUPERBLOCK)?;
-        let superblock = Superblock::read(memory.words())?;
+        let superblock = Superblock::read(memory.words(), MAGIC)?;
         let first = layout::first_page(superblock.places) as u32;
         let end = (octets / PAGE) as u32;
         // If the number of backed pages is torn, directory words say what was.
@@ -322,7 +329,8 @@ impl<M: Memory> Arena<M> {
             });
         }
         if octets > RECORD_MAX {
-            return Err(Full::Record { octets });
+            let most = RECORD_MAX;
+            return Err(Full::Record { octets, most });
         }
         // Read first: its line is on the way while the checksum is computed.
         let former = self.entry(place);

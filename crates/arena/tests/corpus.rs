@@ -2,6 +2,8 @@
 
 #[path = "script/octets.rs"]
 mod octets;
+#[path = "script/pool.rs"]
+mod pool;
 #[path = "script/ring.rs"]
 mod ring;
 mod script;
@@ -16,6 +18,7 @@ fn every_script_is_run() {
     for file in fs::read_dir(corpus).unwrap().map(Result::unwrap) {
         let octets = fs::read(file.path()).unwrap();
         ring::run(&octets);
+        pool::run(&octets);
         let steps = octets::steps(&octets);
         assert!(!steps.is_empty(), "{:?}", file.file_name());
         script::run(&steps);

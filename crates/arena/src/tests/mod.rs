@@ -2,6 +2,7 @@
 
 mod damage;
 pub(crate) mod death;
+mod pool;
 mod ring;
 mod room;
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use compiled::{BufferLimits, PdrId};
 use nix::sys::eventfd::{EfdFlags, EventFd};
-use tables::BufferControl;
+use tables::{BufferControl, LeftRing};
 
 /// Packets of other threads that may be on their way here.
 const PACKETS_MAX: usize = 4096;
@@ -39,6 +39,10 @@ pub(crate) enum BufferCommand {
     Tell(u64),
     /// Bound the packets of a PDR.
     Limit(u64, PdrId, BufferLimits),
+    /// Have packets of a process before this one go where the rules of now have them go; it is said when that is done.
+    Judge(mpsc::Sender<()>),
+    /// Likewise those in rings of before, and from then on those of this process' ring.
+    Begin(Vec<LeftRing>),
     /// A record of the ring that came by another way.
     Packet(Vec<u8>),
     /// Show sessions.

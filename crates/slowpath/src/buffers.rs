@@ -5,13 +5,13 @@
 //! packet has left. While it is not zero, an entry that forwards again does so behind what waits (`TP_HEAD_DRAIN`).
 //! The pipeline is asked each time what becomes of a packet, so that it is always what the rules of now say.
 
-mod arena;
 mod by_hand;
 #[cfg(test)]
 mod follow_tests;
 mod packet_buffer;
 mod queues;
 mod sender;
+mod store;
 
 use std::io;
 use std::os::fd::AsFd;
@@ -19,11 +19,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 
+use arena::pool::Pool;
 use compiled::Buffered;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use tables::pipeline::Pipeline;
-use tables::{Bystander, Ring, RingReader};
+use tables::{Bystander, LeftRing, Ring, RingReader, Words};
 
 use crate::buffer_commands::{BufferCommand, BufferCommands, BufferedSession};
 use crate::finish::Finisher;
@@ -33,6 +34,8 @@ pub use by_hand::{BufferByHand, Released};
 use packet_buffer::{EXPIRE_MS, PacketBuffer};
 pub use queues::BufferBounds;
 use sender::Sockets;
+use store::Store;
+pub use store::{FormerPackets, octets_for};
 
 /// Records taken from the ring before commands are heard.
 const RING_BATCH: usize = 256;
@@ -92,7 +95,18 @@ pub(crate) struct BufferParts {
     pub(crate) commands: Arc<BufferCommands>,
 }
 
-/// The thread that buffers packets. Dropping it stops the thread; what is buffered is lost.
+/// Packets that outlive the process.
+#[derive(Debug, Default)]
+pub struct KeptPackets {
+    /// Memory with room for as many octets as [`octets_for`] says. `None`: they end with the process.
+    pub pool: Option<Pool<Words>>,
+    /// What the process before this one has left there.
+    pub former: Option<FormerPackets>,
+    /// Packets are taken from the ring when [`BufferThread::begin`] says so, and not before: others came before these.
+    pub waits: bool,
+}
+
+/// The thread that buffers packets. Dropping it stops the thread; what is buffered is lost, unless its memory outlives it.
 #[derive(Debug)]
 pub struct BufferThread {
     stop: Arc<AtomicBool>,
@@ -106,7 +120,7 @@ impl BufferThread {
     /// wait. Needs `CAP_NET_RAW`.
     pub(crate) fn start(
         parts: BufferParts,
-        bounds: BufferBounds,
+        (bounds, kept): (BufferBounds, KeptPackets),
         ring: Ring,
         listener: impl FnMut(Buffered) + Send + 'static,
     ) -> io::Result<Self> {
@@ -114,11 +128,20 @@ impl BufferThread {
         let counters = Arc::<BufferCounters>::default();
         let commands = Arc::clone(&parts.commands);
         let sockets = Sockets::open(parts.pipeline.egress())?;
+        let store = match kept.pool {
+            Some(pool) => Store::new(pool),
+            None => Store::anonymous(bounds.bytes)?,
+        };
+        let shared = counters.clone();
+        let mut buffer = PacketBuffer::new(parts, (bounds, store), sockets, shared, listener);
+        if let Some(former) = kept.former {
+            buffer.take_over(former);
+        }
+        buffer.has_begun = !kept.waits;
         let thread = std::thread::Builder::new().name("buffers".into());
         let thread = thread.spawn({
-            let (stop, commands, counters) = (stop.clone(), commands.clone(), counters.clone());
+            let (stop, commands) = (stop.clone(), commands.clone());
             move || {
-                let buffer = PacketBuffer::new(parts, bounds, sockets, counters, listener);
                 let buffer = Mutex::new(buffer);
                 if let Err(error) = run(&buffer, &ring, &commands, &stop) {
                     tracing::error!(%error, "packets for idle UEs can no longer wait");
@@ -137,6 +160,19 @@ impl BufferThread {
     /// Counters of buffered packets, and how many there are.
     pub fn counters(&self) -> Arc<BufferCounters> {
         self.counters.clone()
+    }
+
+    /// Have packets of a process before this one go where the rules of now have them go. Waits until they have.
+    pub fn judge_former(&self) {
+        let (reply, done) = mpsc::channel();
+        self.commands.send(BufferCommand::Judge(reply));
+        // An error: the thread has ended, and has said so.
+        let _ = done.recv();
+    }
+
+    /// Have packets that came before those of this process' ring go likewise, then take those.
+    pub fn begin(&self, left: Vec<LeftRing>) {
+        self.commands.send(BufferCommand::Begin(left));
     }
 
     /// Have sessions with buffered packets shown, those first that have waited longest.
@@ -177,11 +213,17 @@ fn run(
             buffer.expire();
             buffer.show();
         }
-        let (waits, ready) = {
+        let (waits, ready, has_begun) = {
             let buffer = locked(buffer);
-            (buffer.waits(), buffer.has_ready())
+            (buffer.waits(), buffer.has_ready(), buffer.has_begun)
         };
-        if idle && !ready && wait(&opened, ring, commands, waits)? && opened.is_none() {
+        let ring = has_begun.then_some(ring);
+        if idle
+            && !ready
+            && wait(&opened, ring, commands, waits)?
+            && let Some(ring) = ring
+            && opened.is_none()
+        {
             let take = |record: &[u8]| locked(buffer).take(record);
             opened = Some(RingReader::open(ring, take)?);
         }
@@ -192,13 +234,14 @@ fn run(
 /// Wait until there is something to do. Whether packets have come: a ring can be asked before it is mapped.
 fn wait(
     opened: &Option<RingReader<'_>>,
-    ring: &Ring,
+    ring: Option<&Ring>,
     commands: &BufferCommands,
     packets_wait: bool,
 ) -> io::Result<bool> {
     let records = match opened {
         Some(opened) => opened.as_fd(),
-        None => ring.as_fd(),
+        // Nothing else is to be heard of.
+        None => ring.map_or(commands.fd(), AsFd::as_fd),
     };
     let mut fds = [
         PollFd::new(records, PollFlags::POLLIN),

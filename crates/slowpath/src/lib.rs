@@ -34,7 +34,8 @@ mod sockets;
 
 pub use buffer_commands::BufferedSession;
 pub use buffers::{
-    BufferBounds, BufferByHand, BufferCounters, BufferCounts, BufferThread, Released,
+    BufferBounds, BufferByHand, BufferCounters, BufferCounts, BufferThread, FormerPackets,
+    KeptPackets, Released, octets_for,
 };
 pub use end_markers::{EndMarkerCounters, EndMarkers};
 pub use finish::{Finished, Finisher, Malformed};

@@ -27,7 +27,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use tables::task::Event;
-use tables::{DropReason, Ring, RingReader, monotonic_ns};
+use tables::{DropReason, LeftRecords, LeftRing, Ring, RingReader, monotonic_ns};
 
 use crate::departures::FollowedSockets;
 use crate::fair::{Fair, Kind};
@@ -273,6 +273,7 @@ pub struct SlowPathThread {
     thread: Option<JoinHandle<()>>,
     counters: Arc<SlowPathCounters>,
     finished: Arc<Finished>,
+    left: Arc<Mutex<Vec<LeftRing>>>,
 }
 
 impl SlowPathThread {
@@ -285,10 +286,11 @@ impl SlowPathThread {
         )?);
         let counters = slow_path.counters();
         let finished = slow_path.finisher.finished();
+        let left = Arc::<Mutex<Vec<LeftRing>>>::default();
         let thread = std::thread::Builder::new().name("slow-path".into()).spawn({
-            let (stop, wake) = (stop.clone(), wake.clone());
+            let (stop, wake, left) = (stop.clone(), wake.clone(), left.clone());
             move || {
-                if let Err(error) = drain(slow_path, &rings, &stop, &wake) {
+                if let Err(error) = drain(slow_path, (&rings, &left), &stop, &wake) {
                     tracing::error!(%error, "slow path ended; unresolved next hops lose packets");
                 }
             }
@@ -299,7 +301,14 @@ impl SlowPathThread {
             thread: Some(thread),
             counters,
             finished,
+            left,
         })
+    }
+
+    /// Have what is in rings of programs of before taken as if it came now.
+    pub fn take_left(&self, rings: impl IntoIterator<Item = LeftRing>) {
+        locked(&self.left).extend(rings);
+        let _ = self.wake.write(1);
     }
 
     /// Counters of packets.
@@ -325,7 +334,7 @@ impl Drop for SlowPathThread {
 
 fn drain(
     slow_path: SlowPath,
-    rings: &[Ring; 2],
+    (rings, left): (&[Ring; 2], &Mutex<Vec<LeftRing>>),
     stop: &AtomicBool,
     wake: &EventFd,
 ) -> io::Result<()> {
@@ -350,6 +359,9 @@ fn drain(
             true => PollTimeout::NONE,
         };
         let duplicates_wait = wait(&events, copies, wake, timeout)?;
+        for ring in std::mem::take(&mut *locked(left)) {
+            take_left(&ring, &slow_path);
+        }
         if duplicates_wait && opened.is_none() {
             opened = Some(open(copies, &slow_path)?);
         }
@@ -357,6 +369,26 @@ fn drain(
         locked(&slow_path).expire(expired_ns);
     }
     Ok(())
+}
+
+/// Served meanwhile, lest they find no room.
+fn take_left(ring: &LeftRing, slow_path: &Mutex<SlowPath>) {
+    let mut taken = 0;
+    let read = ring.read_all(|record| {
+        let mut slow_path = locked(slow_path);
+        slow_path.put(record);
+        taken += 1;
+        if taken % SERVED == 0 {
+            slow_path.serve(SERVED);
+        }
+    });
+    match read {
+        Ok(LeftRecords { lost: 0, .. }) => {}
+        Ok(LeftRecords { lost, .. }) => {
+            tracing::warn!(lost, "packets of before this start lead nowhere any more")
+        }
+        Err(error) => tracing::error!(%error, "packets of before this start are lost"),
+    }
 }
 
 fn open<'a>(ring: &Ring, slow_path: &'a Mutex<SlowPath>) -> io::Result<RingReader<'a>> {
@@ -376,7 +408,10 @@ fn wait(
         PollFd::new(copies.as_fd(), PollFlags::POLLIN),
     ];
     match poll(&mut fds, timeout) {
-        Ok(_) => Ok(fds[2].any().unwrap_or_default()),
+        Ok(_) => {
+            let _ = wake.read();
+            Ok(fds[2].any().unwrap_or_default())
+        }
         Err(Errno::EINTR) => Ok(false),
         Err(errno) => Err(errno.into()),
     }

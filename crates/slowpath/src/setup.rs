@@ -7,7 +7,7 @@ use compiled::Buffered;
 use tables::{SetupError, Tables};
 
 use crate::buffer_commands::BufferCommands;
-use crate::buffers::{BufferBounds, BufferByHand, BufferParts, BufferThread};
+use crate::buffers::{BufferBounds, BufferByHand, BufferParts, BufferThread, KeptPackets};
 use crate::end_markers::{EndMarkerCounters, EndMarkers};
 use crate::finish::Finisher;
 use crate::routers::Routers;
@@ -43,24 +43,29 @@ impl Setup {
     }
 
     /// Buffer packets of FARs with BUFF, within these bounds; before, they are dropped. `listener` hears of the first
-    /// of a PDR; it must not wait. `None` on the host.
+    /// of a PDR; it must not wait. `kept`: what outlives this process, and another one before. `None` on the host.
     pub fn start_buffering(
         &self,
         tables: &Tables,
-        bounds: BufferBounds,
+        (bounds, kept): (BufferBounds, KeptPackets),
         listener: impl FnMut(Buffered) + Send + 'static,
     ) -> Result<Option<BufferThread>, SetupError> {
         let Some(ring) = tables.buffered_packets()? else {
             return Ok(None);
         };
-        let thread = BufferThread::start(self.buffer_parts(tables), bounds, ring, listener)?;
+        let thread =
+            BufferThread::start(self.buffer_parts(tables), (bounds, kept), ring, listener)?;
         tables.pipeline().buffer_up_to(bounds.packets_per_session);
         Ok(Some(thread))
     }
 
     /// As [`Self::start_buffering`], but the caller moves packets: those of the ring [`Tables::buffered_packets`], or on the
     /// host those that a run hands over.
-    pub fn buffer_by_hand(&self, tables: &Tables, bounds: BufferBounds) -> BufferByHand {
+    pub fn buffer_by_hand(
+        &self,
+        tables: &Tables,
+        bounds: BufferBounds,
+    ) -> io::Result<BufferByHand> {
         tables.pipeline().buffer_up_to(bounds.packets_per_session);
         BufferByHand::new(self.buffer_parts(tables), bounds)
     }

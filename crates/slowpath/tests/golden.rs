@@ -850,9 +850,11 @@ fn check(folder: &Path, programs: Programs, make: Make<'_>) -> Result<(), String
         packets_per_session: max,
         age: Duration::from_secs(60),
     };
-    let mut holding = case
-        .hold
-        .map(|max| setup.buffer_by_hand(platform.tables(), bounds(max)));
+    let mut holding = case.hold.map(|max| {
+        setup
+            .buffer_by_hand(platform.tables(), bounds(max))
+            .unwrap()
+    });
     let mut handle = Handle::default();
     for (index, (frame, wanted)) in frames.iter().zip(&expect.packet).enumerate() {
         let changes = case

@@ -70,6 +70,17 @@ impl Region {
         };
     }
 
+    /// Memory that is nobody else's is given back, from the first page on that begins behind so many octets: it is zero then.
+    fn give_back(&self, from: usize) {
+        let begin = (self.base.as_ptr() as usize + from).next_multiple_of(PAGE);
+        let end = self.base.as_ptr() as usize + self.bytes;
+        if begin < end {
+            // SAFETY: within a private mapping of this region's own; what is in it is reached through atomics only, and any bit
+            // pattern is an integer.
+            unsafe { libc::madvise(begin as *mut _, end - begin, libc::MADV_DONTNEED) };
+        }
+    }
+
     /// Have pages that are not there yet come from a NUMA node, while it has some. Where the kernel knows none of this number, or
     /// nothing of nodes, they come from where they like: that is slower, and no error.
     fn prefer(&self, node: u32) {
@@ -248,6 +259,11 @@ impl<T: Shared> View<T> {
         words
             .iter()
             .for_each(|word| word.store(0, Ordering::Relaxed));
+    }
+
+    /// Memory of [`Self::anonymous`] is given back, from the first page on that begins behind so many values: these are zero then.
+    pub(crate) fn give_back(&self, from: usize) {
+        self.region.give_back(from * size_of::<T>());
     }
 
     /// For the pipeline in this process.

@@ -21,7 +21,7 @@ use crate::frame_socket::Egress;
 use crate::handover::Handover;
 use crate::layout::Memory;
 use crate::port::PortConfig;
-use crate::task::{DOWNLINK, Task, UPLINK};
+use crate::task::{DOWNLINK, Event, Task, UPLINK};
 use crate::trace::{RECORD_LEN, TraceRecord};
 use crate::verdict::Verdict;
 
@@ -234,6 +234,20 @@ impl Pipeline {
     /// was room.
     pub fn leave_later(&self, record: &[u8], worker: u16) -> bool {
         self.later.give(record, worker)
+    }
+
+    /// The same of a frame that a process before this one had wait. It is counted if there is no room.
+    pub(crate) fn leave_later_still(&self, record: &[u8]) {
+        let Some(event) = Event::parse(record) else {
+            return;
+        };
+        let shaped = &self.mem.config[0].shaped;
+        shaped.fetch_add(1, Ordering::AcqRel);
+        if !self.leave_later(record, event.worker) {
+            shaped.fetch_sub(1, Ordering::AcqRel);
+            let (port, reason) = (event.port, DropReason::ShaperFull);
+            self.count_drops(port, self.direction(port), reason, 1);
+        }
     }
 
     /// Whether there is this port.

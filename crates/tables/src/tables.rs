@@ -36,6 +36,7 @@ use crate::handle::Handle;
 use crate::ingress::Ingress;
 use crate::interface_addresses::InterfaceAddresses;
 use crate::layout::Layout;
+use crate::left_ring::{LeftRecords, LeftRing};
 use crate::options::Options;
 use crate::pipeline::{Pipeline, Run, RunTogether};
 use crate::port::PortConfig;
@@ -479,6 +480,12 @@ impl Tables {
         let mut pipeline = Pipeline::aside(memory, &self.ports, general, later, egress);
         pipeline.tell_alarms_to(Arc::clone(&self.store.shard.alarms.told));
         pipeline
+    }
+
+    /// Have frames above their rate leave that programs of before had wait, when their time has come.
+    pub fn leave_later(&self, left: &LeftRing) -> io::Result<LeftRecords> {
+        let pipeline = self.pipeline();
+        left.read_all(|record| pipeline.leave_later_still(record))
     }
 
     /// One more thread of this process, for which grace periods wait.

@@ -17,7 +17,7 @@ pub const EVENT_HELD: u32 = raw::TP_EVENT_HELD;
 /// `TP_EVENT_LATER`
 pub const EVENT_LATER: u32 = raw::TP_EVENT_LATER;
 /// `sizeof(struct tp_event)`
-const EVENT_HEADER_LEN: usize = size_of::<raw::tp_event>();
+pub(crate) const EVENT_HEADER_LEN: usize = size_of::<raw::tp_event>();
 
 /// Octets in front of a packet that waits (`struct tp_held`).
 pub const HELD_LEN: usize = size_of::<raw::tp_held>();

@@ -250,7 +250,10 @@ impl Control {
         let now = self.now();
         let (core, outbox) = (&mut self.core, &mut self.outbox);
         let attend = |core: &Core<Tables>| early.attend(core);
-        self.kept = taken.settle(now, core, outbox, attend)?;
+        let network = &self.network;
+        network.judge_former();
+        let begin = |tables: &Tables, left| network.begin(tables, left);
+        self.kept = taken.settle(now, core, outbox, begin, attend)?;
         let waited = early.end();
         self.sockets = sockets;
         Ok(Some(waited))

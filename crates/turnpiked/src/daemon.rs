@@ -153,12 +153,15 @@ fn prepare(
     let rings = tables.events()?.zip(tables.copies()?);
     let rings = rings.context("the data path has no event rings")?;
     let slow_path = SlowPathThread::start(slow_path, rings.into()).context("slow path")?;
+    let bounds = plan::buffering(config);
+    let waiting = beginning.as_ref().map(|of| of.packets(config, bounds));
     let buffers = setup
-        .start_buffering(&tables, plan::buffering(config), {
+        .start_buffering(&tables, (bounds, waiting.unwrap_or_default()), {
             let asker = asker.clone();
             move |what| asker.buffered(what)
         })
         .context("packets for idle UEs")?;
+    beginning.iter().for_each(Beginning::keep_packets);
     let marked = send_end_markers(&mut tables).context("raw sockets of End Markers")?;
     // Nobody is kept waiting for what takes its time; and while another process has the port, its interfaces stay as they are.
     let sockets = bind_n4(config)?;

@@ -15,6 +15,7 @@ mod elsewhere;
 mod files;
 mod former;
 mod keeper;
+mod packets;
 mod succession;
 
 pub(crate) use keeper::Kept;

@@ -7,19 +7,23 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
+use nix::sys::signal::Signal;
 use rs_pfcp::ie::bar_id::BarId;
 use rs_pfcp::ie::far_id::FarId;
+use rs_pfcp::ie::reporting_triggers::ReportingTriggers;
 use rs_pfcp::ie::{Ie, IeType};
 use rs_pfcp::message::MsgType;
 use serde_json::Value;
 
+use super::restart::usage_so_far;
 use super::sessions::ping_all;
 use super::{Scenario, both_ways, eventually, expect_drops, flow_down, none_of};
 use crate::course::Fates;
 use crate::flow::{self, Ledger, Shape};
 use crate::gnb::Downlink;
 use crate::gtpu::Container;
-use crate::smf::{Style, forward_downlink};
+use crate::ping::unanswered;
+use crate::smf::{Style, Urr, forward_downlink};
 use crate::wait::NEVER;
 use crate::world::{Attached, Family, GNBS, World};
 
@@ -30,6 +34,20 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "the first packet for an idle UE is reported; when the UE is back it gets all of them, in order",
             paging,
         ),
+        Scenario::new(
+            "paging-killed",
+            "no packet for an idle UE is lost with the UPF, nor one that comes while there is none",
+            paging_killed,
+        )
+        .outlasting()
+        .line("[buffering]", "max_packets_per_session = 100000"),
+        Scenario::new(
+            "paging-restart",
+            "packets for idle UEs are there again when the UPF is",
+            paging_restart,
+        )
+        .line("[state]", "dir = \"{folder}\"")
+        .line("[state]", "on_stop = \"keep\""),
         Scenario::new(
             "paging-without-room",
             "an idle UE is paged also where its packets find no room",
@@ -152,6 +170,85 @@ fn paging(world: &mut World) -> Result<String> {
         "{held} of {} packets waited, one report each time",
         down.sent
     ))
+}
+
+/// Until so many wait.
+fn wait_for_waiting(world: &World, packets: u64) -> Result<()> {
+    eventually("packets wait", || Ok(waiting(world)? >= packets))
+}
+
+fn paging_killed(world: &mut World) -> Result<String> {
+    const TIMES: u32 = 3;
+    let _others = in_use(world)?;
+    let mut plan = world.plan(Family::V4, Style::Open5gs);
+    plan.urrs = vec![Urr::of_volume(1, ReportingTriggers::new())];
+    let attached = world.attach("ue1", &plan, 0, 0)?;
+    let other = world.attach_plain("ue2", Family::V4)?;
+    both_ways(world, &attached)?;
+    usage_so_far(world, &attached)?;
+    let flow = flow_down(world, &attached, Shape::endless(1000))?;
+    let mut from_ue = 0;
+    for time in 0..TIMES {
+        world.smf(0)?.idle(&attached.session)?;
+        wait_for_waiting(world, 300)?;
+        let before = reports(world)?;
+        let upf = world.upf.take().context("the UPF is down")?;
+        upf.stop(Signal::SIGKILL)?;
+        // From another UE of this UPF, too, while nobody is there.
+        let to = attached.address()?;
+        unanswered(&other.ue.netns, to, 2)?;
+        from_ue += 2;
+        std::thread::sleep(Duration::from_millis(300));
+        let early = Duration::from_millis(100 + 70 * u64::from(time));
+        world.start_and_kill_upf(|_, elapsed| elapsed >= early)?;
+        world.start_upf()?;
+        eventually("another report", || Ok(reports(world)? > before))?;
+        let count = u64::from(flow.sent());
+        wait_for_waiting(world, 600)?;
+        world.activate(&attached)?;
+        eventually("they leave", || Ok(u64::from(flow.arrived()) > count))?;
+    }
+    flow.stop();
+    let down = flow.finish()?;
+    down.whole("downlink over deaths")?;
+    ensure!(down.late == 0, "{} packets were overtaken", down.late);
+    let used = usage_so_far(world, &attached)?.packets[1];
+    let sent = u64::from(down.sent) + from_ue;
+    ensure!(
+        used == sent,
+        "{used} packets in the usage, {sent} were sent"
+    );
+    Ok(format!(
+        "{TIMES} times; {} packets, each once, in order",
+        down.sent
+    ))
+}
+
+fn paging_restart(world: &mut World) -> Result<String> {
+    let _others = in_use(world)?;
+    let attached = world.attach_plain("ue1", Family::V4)?;
+    both_ways(world, &attached)?;
+    world.smf(0)?.idle(&attached.session)?;
+    let flow = flow_down(world, &attached, Shape::lasting(1000, 1))?;
+    eventually("all are sent", || Ok(flow.is_sent()))?;
+    wait_for_waiting(world, flow.sent().into())?;
+    let before = buffers(world)?["waiting"].clone();
+    for signal in [Signal::SIGKILL, Signal::SIGTERM] {
+        let upf = world.upf.take().context("the UPF is down")?;
+        upf.stop(signal)?;
+        world.start_upf()?;
+    }
+    let mut after = buffers(world)?["waiting"].clone();
+    ensure!(before.as_array().is_some_and(|all| all.len() == 1));
+    ensure!(after[0]["age_ms"].as_u64() > before[0]["age_ms"].as_u64());
+    after[0]["age_ms"] = before[0]["age_ms"].clone();
+    ensure!(after == before, "{before} waited, then {after}");
+    world.activate(&attached)?;
+    let down = flow.finish()?;
+    down.whole("downlink over a death and a restart")?;
+    ensure!(down.late == 0, "{} packets were overtaken", down.late);
+    eventually("nothing waits", || Ok(waiting(world)? == 0))?;
+    Ok(format!("{} packets, in order", down.sent))
 }
 
 fn paging_without_room(world: &mut World) -> Result<String> {

@@ -335,7 +335,7 @@ fn taken_in_hand(world: &World) -> Result<u64> {
 }
 
 /// Usage of URR 1 since this was last asked.
-fn usage_so_far(world: &World, attached: &Attached) -> Result<Used> {
+pub(super) fn usage_so_far(world: &World, attached: &Attached) -> Result<Used> {
     let smf = world.smf(0)?;
     let reports = smf.modify_measured(&attached.session, &[query_urr(1)])?;
     match reports.all()[..] {

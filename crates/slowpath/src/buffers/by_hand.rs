@@ -1,10 +1,12 @@
 //! Buffering without a thread and without sockets.
 
+use std::io;
 use std::sync::{Arc, mpsc};
 
 use compiled::Buffered;
 
 use super::packet_buffer::{Exit, PacketBuffer};
+use super::store::Store;
 use super::{BufferBounds, BufferCounters, BufferCounts, BufferParts};
 use crate::buffer_commands::BufferCommands;
 use crate::outgoing::Outgoing;
@@ -44,19 +46,20 @@ impl Exit for Left {
 }
 
 impl BufferByHand {
-    pub(crate) fn new(parts: BufferParts, bounds: BufferBounds) -> Self {
+    pub(crate) fn new(parts: BufferParts, bounds: BufferBounds) -> io::Result<Self> {
         let (listener, news) = mpsc::channel();
         let counters = Arc::<BufferCounters>::default();
         let commands = Arc::clone(&parts.commands);
         // Nobody who could miss it is left if this fails.
         let tell = move |what| listener.send(what).unwrap_or_default();
         let shared = Arc::clone(&counters);
-        Self {
-            buffer: PacketBuffer::new(parts, bounds, Left::default(), shared, tell),
+        let memory = (bounds, Store::anonymous(bounds.bytes)?);
+        Ok(Self {
+            buffer: PacketBuffer::new(parts, memory, Left::default(), shared, tell),
             commands,
             counters,
             news,
-        }
+        })
     }
 
     /// Buffer the packet of a record that the data path has made ([`tables::Run::event`], or of the ring).

@@ -58,7 +58,7 @@ impl World {
             packets_per_session: 1000,
             age: Duration::from_secs(3600),
         };
-        let buffer = setup.buffer_by_hand(&tables, bounds);
+        let buffer = setup.buffer_by_hand(&tables, bounds).unwrap();
         Self {
             tables,
             handle: Handle::default(),

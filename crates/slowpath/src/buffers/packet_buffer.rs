@@ -7,9 +7,10 @@ use std::sync::atomic::Ordering;
 use compiled::Buffered;
 use tables::pipeline::{BufferedFate, HEADROOM, Pipeline, Placed, Scratch, TAILROOM};
 use tables::task::{DOWNLINK, EVENT_HELD, Event, UPLINK};
-use tables::{Bystander, DropReason, Verdict, monotonic_ns};
+use tables::{Bystander, DropReason, LeftRing, Verdict, monotonic_ns};
 
-use super::queues::{Arrival, BufferBounds, Came, Packet, Queues, Why};
+use super::queues::{Arrival, BufferBounds, Packet, Queues, What, Why};
+use super::store::{FRONT, FormerPackets, Store};
 use super::{BufferCounters, BufferParts, count};
 use crate::buffer_commands::{BufferCommand, BufferCommands};
 use crate::buffered_record::{Record, own_of};
@@ -22,11 +23,13 @@ const RELEASE_BATCH: usize = 256;
 const TURN: usize = 64;
 /// Interval at which packets that have been buffered too long are looked for.
 pub(super) const EXPIRE_MS: u64 = 250;
+/// Memory that is spare is given back when no packet has come for so long.
+const SPARE_MS: u64 = 10_000;
 /// Sessions that are shown.
 const LISTED_MAX: usize = 10_000;
 
 /// Way out for released packets.
-pub(super) trait Exit {
+pub(super) trait Exit: Send {
     /// Out of an interface, by the worker that took them in, in their order. How many were lost.
     fn frames<'a>(&mut self, by: (u32, u16), frames: impl Iterator<Item = &'a [u8]>) -> u64;
 
@@ -44,8 +47,13 @@ pub(super) struct PacketBuffer<E> {
     counters: Arc<BufferCounters>,
     listener: Box<dyn FnMut(Buffered) + Send>,
     expired_ms: u64,
+    spared_ms: u64,
     batch: Batch,
     moved: Vec<Moved>,
+    /// Packets of a process before this one, which are in no queue yet.
+    former: Vec<Packet>,
+    /// Packets of this one's ring come behind those of rings before it.
+    pub(super) has_begun: bool,
     scratch: Scratch,
     out: Vec<Outgoing>,
 }
@@ -66,13 +74,40 @@ struct Batch {
     frames: Vec<((u32, u16), usize, usize)>,
     /// Entries whose packets these are, or were handed on otherwise.
     entries: Vec<u32>,
+    /// Those that were in memory until now, and are so until they have left: whoever is killed meanwhile sends them once more.
+    gone: Vec<Packet>,
 }
 
 /// A packet that another PDR buffers again.
 struct Moved {
-    came: Came,
-    is_bare: bool,
+    packet: Packet,
     record: Vec<u8>,
+}
+
+/// A packet that is judged.
+#[derive(Clone, Copy, Debug)]
+struct Judged {
+    port: usize,
+    worker: u16,
+    /// The entry whose FAR releases it. `None`: as if it came now.
+    by: Option<u32>,
+    is_bare: bool,
+    /// Octets of its frame.
+    len: usize,
+}
+
+/// Fate of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// The FAR still says BUFF.
+    Stays,
+    Leaves,
+    /// A PDR buffers it: the record for that is in `scratch`.
+    IsBuffered,
+    /// Nobody's any more.
+    IsNobodys,
+    /// It is counted.
+    IsLost,
 }
 
 impl Why {
@@ -104,7 +139,7 @@ fn lose_at(pipeline: &Pipeline, counters: &BufferCounters, port: u16, entry: u32
 impl<E: Exit> PacketBuffer<E> {
     pub(super) fn new(
         parts: BufferParts,
-        bounds: BufferBounds,
+        (bounds, store): (BufferBounds, Store),
         exit: E,
         counters: Arc<BufferCounters>,
         listener: impl FnMut(Buffered) + Send + 'static,
@@ -114,12 +149,15 @@ impl<E: Exit> PacketBuffer<E> {
             bystander: parts.bystander,
             finisher: parts.finisher,
             exit,
-            queues: Queues::new(bounds),
+            queues: Queues::new(bounds, store),
             counters,
             listener: Box::new(listener),
             expired_ms: 0,
+            spared_ms: 0,
             batch: Batch::default(),
             moved: Vec::new(),
+            former: Vec::new(),
+            has_begun: true,
             scratch: Scratch::new(),
             out: Vec::new(),
         }
@@ -130,9 +168,103 @@ impl<E: Exit> PacketBuffer<E> {
         self.pipeline.buffer_up_to(0);
     }
 
-    /// Packets are buffered, or fragments of some wait.
+    /// Packets are buffered, fragments of some wait, or memory is to be given back.
     pub(super) fn waits(&self) -> bool {
-        !self.queues.is_empty() || self.finisher.waits()
+        !self.queues.is_empty() || self.finisher.waits() || self.queues.is_spare()
+    }
+
+    /// Packets of a process before this one are in memory from now on; they wait for [`BufferCommand::Judge`].
+    pub(super) fn take_over(&mut self, former: FormerPackets) {
+        let (packets, lost) = self.queues.take_over(former);
+        self.former = packets;
+        count(&self.counters.lost, lost as u64);
+        tracing::info!(
+            packets = self.former.len(),
+            lost,
+            "packets that waited for idle UEs before this start"
+        );
+    }
+
+    /// Packets of a process before this one go where the rules of now have them go.
+    fn judge_former(&mut self) {
+        let now_ns = monotonic_ns();
+        for packet in std::mem::take(&mut self.former) {
+            let judged = judged(packet);
+            let fate = self.judge(judged, now_ns, |queues, room| queues.copy(packet, room));
+            match fate {
+                Fate::IsBuffered => {
+                    let record = self.scratch.event().to_vec();
+                    self.take_as(&record, Some(packet));
+                }
+                Fate::Leaves => self.leaves(packet),
+                Fate::Stays | Fate::IsNobodys | Fate::IsLost => {
+                    self.queues.give(packet);
+                    self.lose_former(packet.port, fate);
+                }
+            }
+            self.flush_some();
+        }
+        self.flush();
+    }
+
+    /// Packets that programs of before handed over, and nobody took, go likewise.
+    fn judge_left(&mut self, left: &LeftRing) {
+        match left.read_all(|record| self.judge_left_one(record)) {
+            Ok(read) => count(&self.counters.lost, read.lost as u64),
+            Err(error) => {
+                tracing::error!(%error, "packets that came for idle UEs before this start are lost");
+            }
+        }
+        self.flush();
+    }
+
+    fn judge_left_one(&mut self, record: &[u8]) {
+        let event = Event::parse(record).filter(|event| event.kind == EVENT_HELD);
+        let parsed = event.and_then(|event| Some((event, Record::parse(event.data)?)));
+        let Some((Event { port, worker, .. }, taken)) = parsed else {
+            return;
+        };
+        let made;
+        let frame = match taken.is_bare() {
+            true => {
+                made = framed(taken.frame);
+                &made[..]
+            }
+            false => taken.frame,
+        };
+        let judged = Judged {
+            port: port as usize,
+            worker,
+            by: None,
+            is_bare: taken.is_bare(),
+            len: frame.len(),
+        };
+        let fill = |_: &Queues, room: &mut [u8]| room[FRONT..].copy_from_slice(frame);
+        match self.judge(judged, monotonic_ns(), fill) {
+            Fate::Leaves => self.batch.entries.push(u32::MAX),
+            Fate::IsBuffered => {
+                let record = self.scratch.event().to_vec();
+                self.take_as(&record, None);
+            }
+            fate => self.lose_former(port as u16, fate),
+        }
+        self.flush_some();
+    }
+
+    /// A packet in memory is in the batch, or sent.
+    fn leaves(&mut self, packet: Packet) {
+        self.batch.entries.push(packet.entry);
+        self.batch.gone.push(packet);
+    }
+
+    /// No entry of these tables counts it.
+    fn lose_former(&self, port: u16, fate: Fate) {
+        if fate == Fate::IsLost {
+            count(&self.counters.lost, 1);
+        } else {
+            let why = Why::Discarded;
+            lose_at(&self.pipeline, &self.counters, port, u32::MAX, why);
+        }
     }
 
     /// Some may leave.
@@ -146,11 +278,11 @@ impl<E: Exit> PacketBuffer<E> {
 
     /// A record of the ring.
     pub(super) fn take(&mut self, record: &[u8]) {
-        self.take_as(record, None, false);
+        self.take_as(record, None);
     }
 
-    /// came: it was buffered before; was_bare: then as a user's packet that is made to look as if its data network had sent it.
-    fn take_as(&mut self, record: &[u8], came: Option<Came>, was_bare: bool) {
+    /// waited: it was buffered before, and is in memory, but in no queue.
+    fn take_as(&mut self, record: &[u8], waited: Option<Packet>) {
         let event = Event::parse(record).filter(|event| event.kind == EVENT_HELD);
         let parsed = event.and_then(|event| Some((event, Record::parse(event.data)?)));
         let Some((Event { port, worker, .. }, taken)) = parsed else {
@@ -160,6 +292,9 @@ impl<E: Exit> PacketBuffer<E> {
         count(&self.counters.taken, 1);
         let Some(seid) = self.pipeline.owner_of(taken.entry) else {
             let why = Why::Discarded;
+            waited
+                .into_iter()
+                .for_each(|packet| self.queues.give(packet));
             return lose_at(
                 &self.pipeline,
                 &self.counters,
@@ -187,12 +322,11 @@ impl<E: Exit> PacketBuffer<E> {
             by,
             port: port as u16,
             worker,
-            is_bare: taken.is_bare() || was_bare,
+            is_bare: taken.is_bare(),
             tos: taken.tos(),
             // Or its PDR went meanwhile, and it is judged anew.
             follows: matches!(action, BufferedFate::ReleasedFirst | BufferedFate::Orphaned),
-            came,
-            frame,
+            what: waited.map_or(What::Frame(frame), What::Waited),
         };
         let (pipeline, counters) = (&self.pipeline, &self.counters);
         let now_ms = Self::now_ms();
@@ -201,6 +335,9 @@ impl<E: Exit> PacketBuffer<E> {
         });
         if let Err(why) = put {
             lose_at(pipeline, counters, arrival.port, taken.entry, why);
+            waited
+                .into_iter()
+                .for_each(|packet| self.queues.give(packet));
         }
         let is_news = put.unwrap_or_else(|_| {
             !arrival.follows && self.queues.tell_lost(now_ms, seid, arrival.pdr)
@@ -238,6 +375,14 @@ impl<E: Exit> PacketBuffer<E> {
                 commands.packet_has_come();
                 self.take(&record);
             }
+            BufferCommand::Judge(reply) => {
+                self.judge_former();
+                let _ = reply.send(());
+            }
+            BufferCommand::Begin(left) => {
+                left.iter().for_each(|left| self.judge_left(left));
+                self.has_begun = true;
+            }
             BufferCommand::List(reply) => {
                 let _ = reply.send(self.queues.list(Self::now_ms(), LISTED_MAX));
             }
@@ -261,12 +406,10 @@ impl<E: Exit> PacketBuffer<E> {
             if more {
                 self.queues.look(seid);
             }
-            for packet in std::mem::take(&mut self.moved) {
-                self.take_as(&packet.record, Some(packet.came), packet.is_bare);
+            for Moved { packet, record } in std::mem::take(&mut self.moved) {
+                self.take_as(&record, Some(packet));
             }
-            if self.batch.entries.len() >= RELEASE_BATCH {
-                self.flush();
-            }
+            self.flush_some();
         }
         self.flush();
     }
@@ -278,91 +421,118 @@ impl<E: Exit> PacketBuffer<E> {
             let Some((packet, by)) = self.queues.front(seid, queue) else {
                 return false;
             };
-            if !self.try_release(packet, by, now_ns) {
-                if let Some(pdr) = self.queues.tell(seid, queue) {
-                    let (tos, waits) = (packet.tos, true);
-                    (self.listener)(Buffered {
-                        seid,
-                        pdr,
-                        tos,
-                        waits,
-                    });
+            let fate = self.try_release(packet, by, now_ns);
+            match fate {
+                Fate::Stays => {
+                    if let Some(pdr) = self.queues.tell(seid, queue) {
+                        let (tos, waits) = (packet.tos, true);
+                        (self.listener)(Buffered {
+                            seid,
+                            pdr,
+                            tos,
+                            waits,
+                        });
+                    }
+                    return false;
                 }
-                return false;
+                Fate::Leaves => self.leaves(packet),
+                Fate::IsBuffered => {
+                    self.batch.entries.push(packet.entry);
+                    let record = self.scratch.event().to_vec();
+                    self.moved.push(Moved { packet, record });
+                }
+                Fate::IsNobodys => {
+                    self.queues.give(packet);
+                    lose(&self.pipeline, &self.counters, packet, Why::Discarded);
+                }
+                Fate::IsLost => {
+                    self.queues.give(packet);
+                    count(&self.counters.lost, 1);
+                    self.pipeline.lower_buffered(packet.entry, 1, 0);
+                }
             }
             self.queues.pop(seid, queue);
         }
         true
     }
 
-    /// Release a packet by the FAR of this entry; if its PDR is gone, as if the packet came now. `false`: the FAR still says BUFF.
-    fn try_release(&mut self, packet: Packet, by: u32, now_ns: u64) -> bool {
+    /// Release a packet by the FAR of this entry; if its PDR is gone, as if the packet came now.
+    fn try_release(&mut self, packet: Packet, by: u32, now_ns: u64) -> Fate {
         // Looked at for each: what charged the meters of an entry that another one has replaced would leave ahead of what that
         // one buffers.
         let by = self.pipeline.present(by);
         let by = match self.pipeline.action(by) {
-            BufferedFate::Stays => return false,
+            BufferedFate::Stays => return Fate::Stays,
             BufferedFate::Orphaned => None,
             BufferedFate::Released | BufferedFate::ReleasedFirst => Some(by),
         };
+        let judged = Judged {
+            by,
+            ..judged(packet)
+        };
+        self.judge(judged, now_ns, |queues, room| queues.copy(packet, room))
+    }
+
+    /// Have the pipeline say what becomes of a packet. What leaves is in the batch, or sent.
+    ///
+    /// fill: writes its frame, behind [`FRONT`] octets that are of no use
+    fn judge(
+        &mut self,
+        judged: Judged,
+        now_ns: u64,
+        fill: impl FnOnce(&Queues, &mut [u8]),
+    ) -> Fate {
         let start = self.batch.octets.len();
-        let room = HEADROOM + packet.len() + TAILROOM;
+        let room = HEADROOM + judged.len + TAILROOM;
         self.batch.octets.resize(start + room, 0);
         let buf = &mut self.batch.octets[start..];
-        self.queues
-            .copy(packet, &mut buf[HEADROOM..HEADROOM + packet.len()]);
-        let own = if packet.is_bare {
-            own_of(&buf[HEADROOM..HEADROOM + packet.len()])
+        fill(
+            &self.queues,
+            &mut buf[HEADROOM - FRONT..HEADROOM + judged.len],
+        );
+        let own = if judged.is_bare {
+            own_of(&buf[HEADROOM..HEADROOM + judged.len])
         } else {
             None
         };
         let mut frame = Placed {
             buf,
             offset: HEADROOM as u32,
-            len: packet.len() as u32,
+            len: judged.len as u32,
         };
         let verdict = {
             let _looking = self.bystander.look();
-            let came = (packet.port.into(), packet.worker);
+            let came = (judged.port, judged.worker);
+            let (by, scratch) = (judged.by, &mut self.scratch);
             self.pipeline
-                .release(came, by, own, &mut frame, now_ns, &mut self.scratch)
+                .release(came, by, own, &mut frame, now_ns, scratch)
         };
         let (at, len) = (start + frame.offset as usize, frame.len as usize);
         match verdict {
             Verdict::Redirect(port) | Verdict::Later { port, .. } => {
-                let by = (port, packet.worker);
+                let by = (port, judged.worker);
                 self.batch.frames.push((by, at, len));
+                return Fate::Leaves;
             }
+            Verdict::Slow if !self.scratch.event().is_empty() && !self.is_buffered_again() => {
+                self.send_otherwise(now_ns);
+                return Fate::Leaves;
+            }
+            _ => self.batch.octets.truncate(start),
+        }
+        match verdict {
             // Nothing was handed over: it still waits.
-            Verdict::Slow if self.scratch.event().is_empty() => {
-                self.batch.octets.truncate(start);
-                return false;
-            }
-            Verdict::Slow if self.is_buffered_again() => self.moved.push(Moved {
-                came: packet.came,
-                is_bare: packet.is_bare,
-                record: self.scratch.event().to_vec(),
-            }),
-            Verdict::Slow => self.send_otherwise(now_ns),
-            // Nobody's any more.
-            Verdict::Pass | Verdict::Answer => {
-                self.batch.octets.truncate(start);
-                lose(&self.pipeline, &self.counters, packet, Why::Discarded);
-                return true;
-            }
+            Verdict::Slow if self.scratch.event().is_empty() => Fate::Stays,
+            Verdict::Slow => Fate::IsBuffered,
             Verdict::Drop(_) => {
-                self.batch.octets.truncate(start);
                 // Its sender may have to hear of it.
                 if !self.scratch.event().is_empty() {
                     self.send_otherwise(now_ns);
                 }
-                count(&self.counters.lost, 1);
-                self.pipeline.lower_buffered(packet.entry, 1, 0);
-                return true;
+                Fate::IsLost
             }
+            _ => Fate::IsNobodys,
         }
-        self.batch.entries.push(packet.entry);
-        true
     }
 
     /// Another PDR has taken the packet, and buffers it.
@@ -403,11 +573,20 @@ impl<E: Exit> PacketBuffer<E> {
         frames.clear();
     }
 
+    fn flush_some(&mut self) {
+        if self.batch.entries.len() >= RELEASE_BATCH {
+            self.flush();
+        }
+    }
+
     /// Send what was released, and only then say that it is no longer buffered.
     fn flush(&mut self) {
         self.send_frames();
         let Batch {
-            octets, entries, ..
+            octets,
+            entries,
+            gone,
+            ..
         } = &mut self.batch;
         octets.clear();
         count(&self.counters.released, entries.len() as u64);
@@ -415,6 +594,7 @@ impl<E: Exit> PacketBuffer<E> {
             self.pipeline.lower_buffered(run[0], run.len() as u64, 0);
         }
         entries.clear();
+        gone.drain(..).for_each(|packet| self.queues.give(packet));
     }
 
     pub(super) fn expire(&mut self) {
@@ -427,6 +607,10 @@ impl<E: Exit> PacketBuffer<E> {
         self.queues
             .expire(now_ms, |packet, why| lose(pipeline, counters, packet, why));
         self.finisher.expire(monotonic_ns());
+        if now_ms.saturating_sub(self.spared_ms) >= SPARE_MS {
+            self.spared_ms = now_ms;
+            self.queues.give_back();
+        }
     }
 
     pub(super) fn show(&self) {
@@ -438,6 +622,17 @@ impl<E: Exit> PacketBuffer<E> {
         ] {
             shown.store(now as u64, Ordering::Relaxed);
         }
+    }
+}
+
+/// A packet in memory.
+fn judged(packet: Packet) -> Judged {
+    Judged {
+        port: packet.port.into(),
+        worker: packet.worker,
+        by: None,
+        is_bare: packet.is_bare,
+        len: packet.len(),
     }
 }
 

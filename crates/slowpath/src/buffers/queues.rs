@@ -8,10 +8,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
+use arena::pool::Stored;
 use compiled::{BufferLimits, PdrId};
 use smallvec::SmallVec;
 
-use super::arena::{Arena, Stored};
+use super::store::{FRONT, FormerPackets, Store};
 use crate::buffer_commands::BufferedSession;
 
 /// Octets of memory that a session with buffered packets takes beside its packets: generously.
@@ -47,23 +48,24 @@ pub(super) struct Packet {
     /// ToS or Traffic Class.
     pub(super) tos: u8,
     pub(super) came: Came,
-    stored: Stored,
+    pub(super) stored: Stored,
 }
 
 /// When a packet was buffered, and after which others: that stays when it is handed on to another PDR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Came {
-    number: u64,
-    at_ms: u64,
+    pub(super) number: u64,
+    pub(super) at_ms: u64,
 }
 
 impl Packet {
+    /// Of the frame.
     pub(super) fn len(&self) -> usize {
-        self.stored.len()
+        self.stored.len() - FRONT
     }
 
     fn takes(&self) -> usize {
-        Arena::taken(self.len())
+        Store::taken(self.len())
     }
 }
 
@@ -81,9 +83,25 @@ pub(super) struct Arrival<'a> {
     pub(super) tos: u8,
     /// The UE is there again: the packet waits for those before it and nothing else.
     pub(super) follows: bool,
-    /// Time and number of a packet that has waited for another PDR before.
-    pub(super) came: Option<Came>,
-    pub(super) frame: &'a [u8],
+    pub(super) what: What<'a>,
+}
+
+/// A packet that comes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum What<'a> {
+    Frame(&'a [u8]),
+    /// It has waited before, for another PDR or another process, and is in memory already.
+    Waited(Packet),
+}
+
+impl What<'_> {
+    /// Octets of memory.
+    fn takes(&self) -> usize {
+        match self {
+            Self::Frame(frame) => Store::taken(frame.len()),
+            Self::Waited(packet) => packet.takes(),
+        }
+    }
 }
 
 /// Queue of a PDR: packets about which one entry decides, in the order in which they came.
@@ -183,7 +201,7 @@ pub(super) enum Why {
 #[derive(Debug)]
 pub(super) struct Queues {
     bounds: BufferBounds,
-    arena: Arena,
+    store: Store,
     sessions: HashMap<u64, SessionQueues>,
     /// Sessions for which something waits, by the memory that it takes.
     by_bytes: BTreeSet<(usize, u64)>,
@@ -196,10 +214,10 @@ pub(super) struct Queues {
 }
 
 impl Queues {
-    pub(super) fn new(bounds: BufferBounds) -> Self {
+    pub(super) fn new(bounds: BufferBounds, store: Store) -> Self {
         Self {
             bounds,
-            arena: Arena::new(bounds.bytes),
+            store,
             sessions: HashMap::new(),
             by_bytes: BTreeSet::new(),
             ready: VecDeque::new(),
@@ -211,7 +229,7 @@ impl Queues {
 
     /// Sessions, packets, and octets of memory for them.
     pub(super) fn fill(&self) -> [usize; 3] {
-        let bytes = self.arena.used() + self.sessions.len() * SESSION_LEN;
+        let bytes = self.store.used() + self.sessions.len() * SESSION_LEN;
         [self.sessions.len(), self.packets, bytes]
     }
 
@@ -236,25 +254,35 @@ impl Queues {
                 return Err(Why::Full);
             }
         }
-        let takes = Arena::taken(arrival.frame.len());
-        while !self.has_room(takes) {
-            let packet = self.take_from_greediest(own + takes).ok_or(Why::Full)?;
-            lose(packet, Why::Full);
-        }
-        let stored = self.arena.put(arrival.frame).ok_or(Why::Full)?;
-        let packet = Packet {
-            entry: arrival.entry,
-            port: arrival.port,
-            worker: arrival.worker,
-            is_bare: arrival.is_bare,
-            tos: arrival.tos,
-            came: arrival.came.unwrap_or(Came {
-                number: self.number,
-                at_ms: now_ms,
-            }),
-            stored,
+        let takes = arrival.what.takes();
+        let packet = match arrival.what {
+            What::Waited(packet) => Packet {
+                entry: arrival.entry,
+                ..packet
+            },
+            What::Frame(frame) => {
+                while !self.has_room(takes) {
+                    let packet = self.take_from_greediest(own + takes).ok_or(Why::Full)?;
+                    lose(packet, Why::Full);
+                }
+                let came = Came {
+                    number: self.number,
+                    at_ms: now_ms,
+                };
+                let packet = |stored| Packet {
+                    entry: arrival.entry,
+                    port: arrival.port,
+                    worker: arrival.worker,
+                    is_bare: arrival.is_bare,
+                    tos: arrival.tos,
+                    came,
+                    stored,
+                };
+                let stored = self.store.put(&packet(Stored::default()), frame);
+                self.number += 1;
+                packet(stored.ok_or(Why::Full)?)
+            }
         };
-        self.number += 1;
         // The UE may have been there meanwhile: a packet that waits is told of whatever was said of those that were lost.
         self.told.remove(&(arrival.seid, arrival.pdr.0));
         let session = self.sessions.entry(arrival.seid).or_default();
@@ -294,7 +322,7 @@ impl Queues {
         session.bytes -= packet.takes();
         weigh(&mut self.by_bytes, seid, most, session.bytes);
         self.packets -= 1;
-        self.arena.give(packet.stored);
+        self.store.give(packet.stored);
         self.tidy(seid);
         Some(packet)
     }
@@ -377,11 +405,36 @@ impl Queues {
         Some((*queue.packets.front()?, queue.by))
     }
 
+    /// Behind [`FRONT`] octets.
     pub(super) fn copy(&self, packet: Packet, into: &mut [u8]) {
-        self.arena.copy(packet.stored, into);
+        self.store.copy(packet.stored, into);
     }
 
-    /// It has left.
+    /// A packet that is in no queue is no more.
+    pub(super) fn give(&mut self, packet: Packet) {
+        self.store.give(packet.stored);
+    }
+
+    /// Memory is kept that no packet takes.
+    pub(super) fn is_spare(&self) -> bool {
+        self.store.is_spare()
+    }
+
+    /// It is given back, if no packet has come since this was asked last.
+    pub(super) fn give_back(&mut self) {
+        self.store.give_back();
+    }
+
+    /// Packets of a process before this one, in no queue yet, in their order. Those that come are later ones. The number of those
+    /// that are lost.
+    pub(super) fn take_over(&mut self, former: FormerPackets) -> (Vec<Packet>, usize) {
+        let (packets, lost) = self.store.take_over(former);
+        let numbers = packets.iter().map(|packet| packet.came.number);
+        self.number = numbers.max().map_or(0, |last| last.saturating_add(1));
+        (packets, lost)
+    }
+
+    /// It is in no queue any more, and still in memory.
     pub(super) fn pop(&mut self, seid: u64, queue: usize) {
         let Some(session) = self.sessions.get_mut(&seid) else {
             return;
@@ -396,7 +449,6 @@ impl Queues {
             session.bytes -= packet.takes();
             weigh(&mut self.by_bytes, seid, before, session.bytes);
             self.packets -= 1;
-            self.arena.give(packet.stored);
         }
     }
 
@@ -442,7 +494,7 @@ impl Queues {
             {
                 self.packets -= 1;
                 session.bytes -= packet.takes();
-                self.arena.give(packet.stored);
+                self.store.give(packet.stored);
                 lose(packet, Why::Full);
             }
         }
@@ -459,7 +511,7 @@ impl Queues {
         weigh(&mut self.by_bytes, seid, session.bytes, 0);
         for packet in session.queues.iter().flat_map(|queue| &queue.packets) {
             self.packets -= 1;
-            self.arena.give(packet.stored);
+            self.store.give(packet.stored);
             lose(*packet, Why::Discarded);
         }
     }
@@ -468,7 +520,7 @@ impl Queues {
     pub(super) fn expire(&mut self, now_ms: u64, mut lose: impl FnMut(Packet, Why)) {
         self.told
             .retain(|_, at_ms| now_ms.saturating_sub(*at_ms) < TOLD_MS);
-        let (arena, count) = (&mut self.arena, &mut self.packets);
+        let (store, count) = (&mut self.store, &mut self.packets);
         let by_bytes = &mut self.by_bytes;
         let age_ms = self.bounds.age.as_millis() as u64;
         self.sessions.retain(|&seid, session| {
@@ -483,7 +535,7 @@ impl Queues {
                     queue.packets.pop_front();
                     *count -= 1;
                     session.bytes -= packet.takes();
-                    arena.give(packet.stored);
+                    store.give(packet.stored);
                     lose(packet, Why::Expired);
                 }
             }
@@ -546,9 +598,12 @@ mod tests {
             is_bare: false,
             tos: 0,
             follows: false,
-            came: None,
-            frame,
+            what: What::Frame(frame),
         }
+    }
+
+    fn queues_of(bounds: BufferBounds) -> Queues {
+        Queues::new(bounds, Store::anonymous(bounds.bytes).unwrap())
     }
 
     /// Nobody else loses a packet by it.
@@ -563,10 +618,11 @@ mod tests {
         while let Some(seid) = queues.next_ready() {
             for queue in 0..queues.queues_of(seid) {
                 while let Some((packet, _)) = queues.front(seid, queue) {
-                    let mut frame = vec![0; packet.len()];
+                    let mut frame = vec![0; FRONT + packet.len()];
                     queues.copy(packet, &mut frame);
-                    left.push(frame);
+                    left.push(frame.split_off(FRONT));
                     queues.pop(seid, queue);
+                    queues.give(packet);
                 }
             }
             queues.tidy(seid);
@@ -576,7 +632,7 @@ mod tests {
 
     #[test]
     fn packets_leave_as_they_came_and_the_first_is_told_again() {
-        let mut queues = Queues::new(BOUNDS);
+        let mut queues = queues_of(BOUNDS);
         assert_eq!(put(&mut queues, 0, &arrival(7, 2, b"a")), Ok(true));
         assert_eq!(put(&mut queues, 0, &arrival(7, 2, b"b")), Ok(false));
         assert_eq!(
@@ -593,7 +649,7 @@ mod tests {
 
     #[test]
     fn bounds_hold_for_a_session_for_all_and_for_memory() {
-        let mut queues = Queues::new(BOUNDS);
+        let mut queues = queues_of(BOUNDS);
         for n in 0..15 {
             let put = put(&mut queues, 0, &arrival(1, n % 2, &[n as u8]));
             assert_eq!(put.is_ok(), n < 10, "{n}");
@@ -604,7 +660,9 @@ mod tests {
         };
         assert_eq!(put(&mut queues, 0, &follows), Ok(false), "its UE is there");
         assert_eq!(queues.tell(1, 0), None, "it was told before");
+        let (packet, _) = queues.front(1, 0).unwrap();
         queues.pop(1, 0);
+        queues.give(packet);
         assert_eq!(queues.tell(1, 0), Some(PdrId(0)), "idle again");
         assert_eq!(put(&mut queues, 0, &follows), Ok(false));
         let mut lost = Vec::new();
@@ -614,8 +672,8 @@ mod tests {
         });
         assert_eq!(taken.count(), 99, "100 in all");
         assert_eq!(lost, [1; 10], "who had more than one");
-        let mut small = Queues::new(BufferBounds {
-            bytes: 5 * (Arena::taken(200) + SESSION_LEN),
+        let mut small = queues_of(BufferBounds {
+            bytes: 5 * (Store::taken(200) + SESSION_LEN),
             ..BOUNDS
         });
         let taken =
@@ -625,7 +683,7 @@ mod tests {
 
     #[test]
     fn a_bar_takes_the_latest_and_bounds_what_follows() {
-        let mut queues = Queues::new(BOUNDS);
+        let mut queues = queues_of(BOUNDS);
         for n in 0..5u8 {
             put(&mut queues, 0, &arrival(1, 2, &[n])).unwrap();
         }
@@ -652,7 +710,7 @@ mod tests {
 
     #[test]
     fn packets_grow_old_and_are_discarded() {
-        let mut queues = Queues::new(BOUNDS);
+        let mut queues = queues_of(BOUNDS);
         put(&mut queues, 0, &arrival(1, 2, b"a")).unwrap();
         put(&mut queues, 2000, &arrival(1, 2, b"bc")).unwrap();
         put(&mut queues, 3000, &arrival(2, 2, b"d")).unwrap();
@@ -674,7 +732,7 @@ mod tests {
 
     #[test]
     fn who_takes_the_most_room_gives_way_and_the_oldest_goes_first() {
-        let mut queues = Queues::new(BufferBounds {
+        let mut queues = queues_of(BufferBounds {
             packets: 20,
             packets_per_session: 1000,
             ..BOUNDS
@@ -699,7 +757,7 @@ mod tests {
 
     #[test]
     fn a_packet_without_room_is_told_of_but_not_each() {
-        let mut queues = Queues::new(BufferBounds { bytes: 0, ..BOUNDS });
+        let mut queues = queues_of(BufferBounds { bytes: 0, ..BOUNDS });
         let pdr = PdrId(2);
         assert_eq!(put(&mut queues, 0, &arrival(1, 2, b"x")), Err(Why::Full));
         assert!(queues.tell_lost(0, 1, pdr) && !queues.tell_lost(9_999, 1, pdr));
@@ -717,7 +775,7 @@ mod tests {
         assert_eq!(queues.told.len(), TOLD_MAX);
         // One that waits is told of whatever was said of those that were lost: the UE may have been there meanwhile.
         queues.bounds = BOUNDS;
-        queues.arena = Arena::new(BOUNDS.bytes);
+        queues.store = Store::anonymous(BOUNDS.bytes).unwrap();
         assert_eq!(put(&mut queues, 10_002, &arrival(1, 2, b"x")), Ok(true));
         assert_eq!(put(&mut queues, 10_002, &arrival(1, 2, b"x")), Ok(false));
     }
@@ -729,14 +787,14 @@ mod tests {
             steps in prop::collection::vec((0u64..6, 0u16..2, 0usize..1500, 0u8..8), 1..400),
         ) {
             let bounds = BufferBounds { bytes: 30_000, packets: 60, packets_per_session: 50, ..BOUNDS };
-            let mut queues = Queues::new(bounds);
+            let mut queues = queues_of(bounds);
             let mut waiting = 0;
             for (now_ms, (seid, pdr, len, what)) in (0u64..).zip(steps) {
                 let bytes = |queues: &Queues, seid| queues.sessions.get(&seid).map_or(0, |session| session.bytes);
                 if what == 0 {
                     waiting -= release(&mut queues, seid).len();
                 } else {
-                    let (own, takes) = (bytes(&queues, seid), Arena::taken(len));
+                    let (own, takes) = (bytes(&queues, seid), Store::taken(len));
                     let before: HashMap<u64, usize> = queues.by_bytes.iter().map(|&(b, s)| (s, b)).collect();
                     let mut lost = Vec::new();
                     let frame = vec![0; len];
@@ -757,7 +815,7 @@ mod tests {
         fn every_packet_leaves_in_order_or_is_lost(
             steps in prop::collection::vec((0u64..4, 0u16..2, 0u8..8), 1..400),
         ) {
-            let mut queues = Queues::new(BOUNDS);
+            let mut queues = queues_of(BOUNDS);
             let mut waiting: HashMap<(u64, u16), VecDeque<u16>> = HashMap::new();
             for (number, (seid, pdr, what)) in (0u16..).zip(steps) {
                 match what {

@@ -38,7 +38,7 @@ impl World {
         let mut tables = Tables::host(&layout, &ports, &Options::default()).expect("tables");
         tables.set_local(&[N3]).expect("an address of our own");
         let setup = Setup::new(&mut tables).expect("commands");
-        let buffer = setup.buffer_by_hand(&tables, BOUNDS);
+        let buffer = setup.buffer_by_hand(&tables, BOUNDS).expect("memory");
         let handle = Handle::default();
         Self {
             tables,

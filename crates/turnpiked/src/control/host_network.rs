@@ -11,7 +11,7 @@ use slowpath::{
     BufferCounts, BufferThread, BufferedSession, EndMarkerCounters, Finished, SlowPathCounters,
     SlowPathThread,
 };
-use tables::Tables;
+use tables::{LeftPackets, Tables};
 
 use super::policies::Policies;
 use super::ports::Ports;
@@ -165,6 +165,37 @@ impl HostNetwork {
         let (sender, receiver) = channel();
         self.buffers.as_ref()?.list(sender);
         Some(receiver)
+    }
+
+    /// Packets that waited for idle UEs when the process before this one ended go where the rules of now have them go.
+    pub(crate) fn judge_former(&self) {
+        if let Some(buffers) = &self.buffers {
+            buffers.judge_former();
+        }
+    }
+
+    /// Likewise what its programs have handed over since; packets that come from now on come behind that.
+    pub(crate) fn begin(&self, tables: &Tables, left: Vec<LeftPackets>) {
+        let mut waiting = Vec::new();
+        for left in left {
+            self.slow_path
+                .take_left(left.events.into_iter().chain(left.copies));
+            waiting.extend(left.held);
+            let taken = left.later.map_or(Ok(0), |later| {
+                tables.leave_later(&later).map(|read| read.taken as u64)
+            });
+            match taken.map(|taken| left.shaped.saturating_sub(taken)) {
+                Ok(0) => {}
+                Ok(lost) => tracing::warn!(
+                    lost,
+                    "frames above their rate are lost: the process before this one had them wait"
+                ),
+                Err(error) => tracing::error!(%error, "frames above their rate are lost"),
+            }
+        }
+        if let Some(buffers) = &self.buffers {
+            buffers.begin(waiting);
+        }
     }
 
     /// Counters of End Markers.

@@ -3,19 +3,16 @@
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::ops::Range;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use anyhow::{Context, Result, bail, ensure};
+use arena::Arena;
 use arena::ring::Ring;
-use arena::{Arena, Memory};
 use nix::libc::O_NOFOLLOW;
 use serde::{Deserialize, Serialize};
 use session::NodeRecord;
-use tables::KeptFile;
+use tables::{KeptFile, Words};
 
 use crate::recovery;
 
@@ -29,49 +26,10 @@ const ANSWERS_OCTETS: usize = 24 << 20;
 const UNSETTLED_MAX: usize = 4;
 /// Front of the end of an unsettled file's name.
 const UNSETTLED: &str = ".tables-";
+/// End of the name of the file that is locked.
+pub(super) const LOCK: &str = ".lock";
 /// Records that cannot be taken in and are said one by one.
 pub(super) const LOST_SAID: usize = 20;
-
-/// A part of the memory of the file.
-pub(super) struct Words {
-    file: Arc<KeptFile>,
-    /// Octets of it.
-    part: Range<usize>,
-    /// Octets of the part, from its beginning, whose room is taken.
-    backed: usize,
-}
-
-impl Words {
-    /// Records by place, and the answers behind them. `None`: the file is shorter than any of ours.
-    fn parts_of(file: KeptFile) -> Option<[Self; 2]> {
-        let octets = size_of_val(file.words());
-        let answers = octets.checked_sub(ANSWERS_OCTETS)?;
-        let file = Arc::new(file);
-        let part = |part| Self {
-            file: Arc::clone(&file),
-            part,
-            backed: 0,
-        };
-        Some([part(0..answers), part(answers..octets)])
-    }
-}
-
-impl Memory for Words {
-    fn words(&self) -> &[AtomicU64] {
-        let Range { start, end } = self.part;
-        let words = start / size_of::<AtomicU64>()..end / size_of::<AtomicU64>();
-        self.file.words().get(words).unwrap_or_default()
-    }
-
-    fn back(&mut self, octets: usize) -> io::Result<()> {
-        if octets > self.backed {
-            let start = self.part.start;
-            self.file.back(start + self.backed..start + octets)?;
-            self.backed = octets;
-        }
-        Ok(())
-    }
-}
 
 /// Front of the file: whose it is.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -93,6 +51,9 @@ pub(super) struct Header {
     /// Interfaces, in the order in which tables count.
     #[serde(default)]
     pub(super) ports: Vec<String>,
+    /// Network instances, by their numbers in tables.
+    #[serde(default)]
+    pub(super) instances: Vec<String>,
 }
 
 impl Header {
@@ -125,9 +86,8 @@ pub(super) struct Files {
     dir: PathBuf,
     /// Of the process that takes over next.
     pub(super) path: PathBuf,
-    /// While it is being filled.
-    pub(super) new: PathBuf,
-    pub(super) lock_path: PathBuf,
+    /// Of packets that wait for idle UEs.
+    pub(super) packets: PathBuf,
     /// Nobody else has the files while this one is locked.
     _lock: File,
 }
@@ -136,17 +96,16 @@ impl Files {
     pub(super) fn new(dir: &Path, node_id: &str) -> Result<Self> {
         fs::create_dir_all(dir)?;
         let name = recovery::harmless(node_id);
-        let file = |kind: &str| dir.join(format!("sessions-{name}{kind}"));
-        let path = file(".lock");
-        let lock = open(&path, true).with_context(|| format!("{path:?}"))?;
+        let path = dir.join(format!("sessions-{name}"));
+        let lock_path = beside(&path, LOCK);
+        let lock = open(&lock_path, true).with_context(|| format!("{lock_path:?}"))?;
         if lock.try_lock().is_err() {
-            bail!("{path:?} is another turnpiked's, which runs");
+            bail!("{lock_path:?} is another turnpiked's, which runs");
         }
         Ok(Self {
             dir: dir.to_owned(),
-            path: file(""),
-            new: file(".new"),
-            lock_path: path,
+            path,
+            packets: dir.join(format!("packets-{name}")),
             _lock: lock,
         })
     }
@@ -154,7 +113,7 @@ impl Files {
     /// Folder in which programs of the process before are pinned, as its file says.
     pub(super) fn pinned_in(&self) -> Option<PathBuf> {
         let file = KeptFile::map(open(&self.path, false).ok()?).ok()?;
-        let [records, _] = Words::parts_of(file)?;
+        let [records, _] = Words::split(file, ANSWERS_OCTETS)?;
         let (arena, _) = Arena::open(records).ok()?;
         let header: Header = serde_json::from_slice(&arena.header()).ok()?;
         header.bpffs
@@ -162,17 +121,16 @@ impl Files {
 
     /// Nobody goes on with anything.
     pub(super) fn remove(&self) {
-        for path in [&self.path, &self.new] {
+        for path in [&self.path, &self.packets] {
             let _ = fs::remove_file(path);
+            let _ = fs::remove_file(unfinished(path));
         }
         self.retain_unsettled(&[]);
     }
 
     /// Of a start whose tables have this generation, until it has taken over.
     pub(super) fn unsettled(&self, generation: u64) -> PathBuf {
-        let mut name = self.path.clone().into_os_string();
-        name.push(format!("{UNSETTLED}{generation:016x}"));
-        name.into()
+        beside(&self.path, &format!("{UNSETTLED}{generation:016x}"))
     }
 
     /// Generations of unsettled files, the first one first.
@@ -238,17 +196,10 @@ impl Files {
     }
 
     fn read(&self, path: &Path, boot: &str, node_id: &str) -> Result<Option<Former>> {
-        let file = match open(path, false) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error.into()),
+        let Some(file) = open_ours(path)? else {
+            return Ok(None);
         };
-        let about = file.metadata()?;
-        ensure!(
-            about.uid() == nix::unistd::geteuid().as_raw() && about.mode() & 0o077 == 0,
-            "it is not this user's alone"
-        );
-        let parts = Words::parts_of(KeptFile::map(file)?);
+        let parts = Words::split(KeptFile::map(file)?, ANSWERS_OCTETS);
         let [records, answers] = parts.context("it is too short")?;
         let (arena, damaged) = Arena::open(records)?;
         let answers = Ring::open(answers);
@@ -294,6 +245,33 @@ impl Files {
     }
 }
 
+/// With this end of its name.
+pub(super) fn beside(path: &Path, end: &str) -> PathBuf {
+    let mut name = path.to_owned().into_os_string();
+    name.push(end);
+    name.into()
+}
+
+/// A file while it is being filled.
+pub(super) fn unfinished(path: &Path) -> PathBuf {
+    beside(path, ".new")
+}
+
+/// One that is this user's alone. `None`: there is none.
+pub(super) fn open_ours(path: &Path) -> Result<Option<File>> {
+    let file = match open(path, false) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let about = file.metadata()?;
+    ensure!(
+        about.uid() == nix::unistd::geteuid().as_raw() && about.mode() & 0o077 == 0,
+        "it is not this user's alone"
+    );
+    Ok(Some(file))
+}
+
 /// Of this user alone, and no link.
 fn open(path: &Path, create: bool) -> io::Result<File> {
     let mut options = options();
@@ -307,18 +285,23 @@ fn options() -> OpenOptions {
     options
 }
 
-pub(super) fn create(path: &Path, header: &Header) -> Result<(Arena<Words>, Ring<Words>)> {
+/// In place of one that may be there.
+pub(super) fn create_file(path: &Path) -> io::Result<File> {
     match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
     // Whoever else makes one of this name meanwhile does not own what we write.
-    let file = options().create_new(true).open(path)?;
+    options().create_new(true).open(path)
+}
+
+pub(super) fn create(path: &Path, header: &Header) -> Result<(Arena<Words>, Ring<Words>)> {
+    let file = create_file(path)?;
     let places = header.node + 3;
     let octets = arena::octets_for(places, RECORD_OCTETS) as u64 + 2 * NODE_OCTETS;
     file.set_len(octets + ANSWERS_OCTETS as u64)?;
     let header = serde_json::to_vec(header)?;
-    let parts = Words::parts_of(KeptFile::map(file)?);
+    let parts = Words::split(KeptFile::map(file)?, ANSWERS_OCTETS);
     let [records, answers] = parts.context("it is too short")?;
     // The arena takes what room there is.
     let answers = Ring::create(answers)?;
@@ -361,11 +344,13 @@ mod tests {
             tables,
             bpffs: None,
             ports: Vec::new(),
+            instances: Vec::new(),
         };
-        let (mut arena, _) = create(&files.new, &header).unwrap();
+        let new = unfinished(&files.path);
+        let (mut arena, _) = create(&new, &header).unwrap();
         arena.put(100, NODE).unwrap();
         arena.put(7, b"a session").unwrap();
-        fs::rename(&files.new, path).unwrap();
+        fs::rename(&new, path).unwrap();
     }
 
     fn why_not(files: &Files, boot: &str, node_id: &str) -> String {

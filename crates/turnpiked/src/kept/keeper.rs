@@ -7,10 +7,10 @@ use arena::Arena;
 use arena::ring::Ring;
 use report::{DropReport, PortReport, StateReport, TableFill};
 use session::{Change, Core};
-use tables::Tables;
+use tables::{Tables, Words};
 
 use super::counts::Counts;
-use super::files::{Files, Words};
+use super::files::Files;
 
 /// Times of heartbeats and the like are kept so often.
 const NODE_AGE: Duration = Duration::from_secs(1);

@@ -8,13 +8,15 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use report::StateReport;
 use session::{Core, Outbox, Time};
-use tables::{Pins, Tables};
+use slowpath::{BufferBounds, KeptPackets};
+use tables::{LeftPackets, Numbers, Pins, Tables};
 
 use super::counts::Counts;
 use super::elsewhere::Elsewhere;
-use super::files::{Files, Former, Header, create};
+use super::files::{Files, Former, Header, LOCK, beside, create, unfinished};
 use super::former::count_before;
 use super::keeper::Kept;
+use super::packets::{Whose, number_of};
 use crate::config::{Config, DatapathKind, State};
 
 /// A start before this one has ended, or this one begins.
@@ -36,8 +38,9 @@ pub(crate) struct Beginning {
 
 /// A core that sessions of before have been taken into, while packets may still meet former tables.
 pub(crate) struct TakenOver {
-    /// The former process, and starts after it. None: there is nothing to add.
+    /// The former process, and starts after it, each with numbers for its own. None: there is nothing to add.
     before: Vec<Former>,
+    numbers: Vec<Numbers>,
     /// The file that this one's changes go to. An error: there is none.
     kept: Result<Kept, (Files, anyhow::Error)>,
     elsewhere: Elsewhere,
@@ -128,6 +131,21 @@ impl Beginning {
         self.identity
     }
 
+    /// Packets that wait for idle UEs, for whoever keeps them from now on.
+    pub(crate) fn packets(&self, config: &Config, bounds: BufferBounds) -> KeptPackets {
+        let whose = Whose {
+            boot: self.boot.clone(),
+            seed: self.identity.1,
+            ports: ports(config),
+        };
+        self.files.packets(&whose, bounds, self.goes_on())
+    }
+
+    /// Somebody does.
+    pub(crate) fn keep_packets(&self) {
+        self.files.keep_packets();
+    }
+
     /// The core, which nobody has spoken with yet, goes on as the former one; from now on its changes are kept. `attend`: is called
     /// again and again, as it takes a while.
     pub(crate) fn take_over(
@@ -156,10 +174,14 @@ impl Beginning {
             seed,
             node: config.limits.sessions,
             bpffs: config.state.bpffs.clone(),
-            ports: config.interface.iter().map(|of| of.name.clone()).collect(),
+            ports: ports(config),
+            instances: {
+                let instances = config.network_instance.iter();
+                instances.map(|of| of.name.clone()).collect()
+            },
             tables: core.tables().pins().map_or(0, Pins::generation),
         };
-        let new = create(&files.new, &header);
+        let new = create(&unfinished(&files.path), &header);
         if new.is_ok() {
             core.note_changes();
         }
@@ -189,12 +211,15 @@ impl Beginning {
             before.push(former);
             before.extend(unsettled);
         }
+        let numbers = before.iter().map(|former| numbers(config, &former.header));
+        let numbers = numbers.collect();
         let (arena, answers) = match new {
             Ok(new) => new,
             Err(error) => {
                 let kept = Err((files, error));
                 return Ok(TakenOver {
                     before,
+                    numbers,
                     kept,
                     elsewhere,
                     attaches_late,
@@ -220,6 +245,7 @@ impl Beginning {
         kept.put_changes(core, true);
         Ok(TakenOver {
             before,
+            numbers,
             kept: Ok(kept),
             elsewhere,
             attaches_late,
@@ -230,16 +256,19 @@ impl Beginning {
 
 impl TakenOver {
     /// Packets meet the core's tables from now on, and what others have counted is in its usage. `None`: there is no room to keep
-    /// changes, which is no reason to leave users without a UPF.
+    /// changes, which is no reason to leave users without a UPF. `begin`: is given what programs of before have handed over and nobody
+    /// has taken; packets that come from now on come behind that.
     pub(crate) fn settle(
         self,
         now: Time,
         core: &mut Core<Tables>,
         out: &mut Outbox,
+        begin: impl FnOnce(&Tables, Vec<LeftPackets>),
         attend: impl FnMut(&Core<Tables>),
     ) -> Result<Option<Kept>> {
         let Self {
             before,
+            numbers,
             mut kept,
             elsewhere,
             attaches_late,
@@ -247,7 +276,7 @@ impl TakenOver {
         } = self;
         let generation = core.tables().pins().map(Pins::generation);
         if let (Ok(of), Some(generation)) = (&kept, generation) {
-            let renamed = fs::rename(&of.files.new, of.files.unsettled(generation));
+            let renamed = fs::rename(unfinished(&of.files.path), of.files.unsettled(generation));
             if let Err(error) = renamed {
                 kept = kept.and_then(|kept| Err((kept.files, error.into())));
             }
@@ -268,6 +297,11 @@ impl TakenOver {
         if outlived {
             core.tables().pass()?;
         }
+        // One that has left none has been, or will be, said to be gone.
+        let left = before.iter().map(|former| former.left().ok().flatten());
+        let left = left.zip(&numbers);
+        let left = left.filter_map(|(left, numbers)| Some(left?.into_packets(numbers)));
+        begin(core.tables(), left.collect());
         let counts = count_before(&before, now, core, out, attend)?;
         if outlived {
             tracing::info!(
@@ -299,8 +333,9 @@ impl TakenOver {
             let _ = fs::remove_file(&kept.files.path);
             kept.try_again(core);
         }
-        let Files { path, new, .. } = &kept.files;
-        let from = generation.map_or(new.clone(), |of| kept.files.unsettled(of));
+        let path = &kept.files.path;
+        let unsettled = generation.map(|of| kept.files.unsettled(of));
+        let from = unsettled.unwrap_or_else(|| unfinished(path));
         if let Err(error) = fs::rename(from, path) {
             return give_up(core, kept.files, error.into());
         }
@@ -310,6 +345,27 @@ impl TakenOver {
         }
         elsewhere.remove();
         Ok(Some(kept))
+    }
+}
+
+fn ports(config: &Config) -> Vec<String> {
+    config.interface.iter().map(|of| of.name.clone()).collect()
+}
+
+/// Numbers of now for those of a process of before.
+fn numbers(config: &Config, before: &Header) -> Numbers {
+    let now = ports(config);
+    let home = |name: &String| {
+        let instance = config.network_instance.iter().find(|of| of.name == *name)?;
+        number_of(&instance.interface, &now)
+    };
+    Numbers {
+        ports: before
+            .ports
+            .iter()
+            .map(|name| number_of(name, &now))
+            .collect(),
+        homes: before.instances.iter().map(home).collect(),
     }
 }
 
@@ -335,6 +391,6 @@ pub(crate) fn detach(config: &Config) -> Result<Vec<String>> {
     }
     files.remove();
     // Root may run this, and another user's start come next.
-    let _ = fs::remove_file(&files.lock_path);
+    let _ = fs::remove_file(beside(&files.path, LOCK));
     Ok(removed)
 }

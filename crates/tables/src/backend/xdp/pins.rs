@@ -13,30 +13,38 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 
 use compiled::Counters;
 use libbpf_rs::{MapCore, MapHandle};
 use nix::sys::statfs::statfs;
 
 use super::link::{self, ifindex_under};
-use super::maps::{LANE_WORK, Maps, map_named};
+use super::maps::{LANE_WORK, LATER, Maps, map_named};
 use super::object::setup;
-use crate::abi::{Line, PORTS_MAX, Side};
+use crate::abi::{Config, Line, PORTS_MAX, Side};
 use crate::drop_reason::DropReason;
 use crate::error::SetupError;
+use crate::left_ring::{LeftPackets, LeftRing, Numbers};
 use crate::memory::{Shared, View};
 use crate::port::{Mode, PortConfig};
+use crate::ring::Ring;
 use crate::stats::{Counting, PortTotals};
 use crate::store::entries::counted;
 
 /// `BPF_FS_MAGIC`
 const BPF_FS: libc::__fsword_t = 0xcafe_4a11_u32 as libc::__fsword_t;
 
-/// Front of the name of a generation's folder. The number is that of the words that count: a program that knows others cannot read them.
+/// Front of the name of a generation's folder. The number is that of the words that count, and of records in rings: a program that
+/// knows others cannot read them.
 const MAPS: &str = "maps-1-";
 
 /// Maps of a generation that are needed without its process.
 const COUNTING: [&str; 4] = ["entries", "sides", "cpus", "slow"];
+/// Likewise, with the number of frames above their rate. Not all processes have pinned it, nor rings.
+const CONFIG: &str = "config";
+/// Likewise rings, with what programs hand over while nobody reads them.
+const RINGS: [&str; 4] = ["events", "copies", "held", LATER];
 
 /// A folder of pins, which nobody else has while this lives.
 #[derive(Debug)]
@@ -64,6 +72,8 @@ pub struct Left {
     entries: View<Line>,
     sides: View<Side>,
     counting: Counting,
+    rings: [Option<Ring>; RINGS.len()],
+    config: Option<View<Config>>,
 }
 
 impl Left {
@@ -76,6 +86,23 @@ impl Left {
     /// Counters of the port of this number.
     pub fn port(&self, port: usize) -> PortTotals {
         self.counting.port(port)
+    }
+
+    /// What its programs have handed over and nobody has taken: nobody else takes it, and no packet meets those any more.
+    pub fn into_packets(self, numbers: &Numbers) -> LeftPackets {
+        let ring = |ring: Option<Ring>| {
+            let entries = self.entries.clone();
+            ring.map(|ring| LeftRing::new(ring, numbers.clone(), entries))
+        };
+        let [events, copies, held, later] = self.rings.map(ring);
+        let config = self.config.as_ref().and_then(|config| config.first());
+        LeftPackets {
+            shaped: config.map_or(0, |config| config.shaped.load(Ordering::Acquire)),
+            events,
+            copies,
+            held,
+            later,
+        }
     }
 
     /// Packets of users that dropped because nobody had been in charge for too long.
@@ -177,7 +204,10 @@ impl Pins {
     pub fn left(below: &Path, name: &str, generation: u64) -> Result<Left, SetupError> {
         let folder = maps_of(&below.join(escaped(name)), generation);
         let [entries, sides, cpus, slow] = COUNTING;
+        let ring = |name| MapHandle::from_pinned_path(folder.join(name)).ok();
         Ok(Left {
+            rings: RINGS.map(|name| ring(name).map(Ring::from)),
+            config: table(&folder, CONFIG).ok(),
             entries: table(&folder, entries)?,
             sides: table(&folder, sides)?,
             // Processes have not always pinned what they counted themselves.
@@ -201,7 +231,8 @@ impl Pins {
     pub(super) fn pin_maps(&self, maps: &Maps) -> Result<(), SetupError> {
         let folder = self.maps(self.generation);
         make(&folder, false)?;
-        COUNTING.iter().try_for_each(|name| {
+        let all = COUNTING.into_iter().chain([CONFIG]).chain(RINGS);
+        all.into_iter().try_for_each(|name| {
             let map = map_named(maps, name)?;
             pin(map.as_fd(), &folder.join(name)).map_err(SetupError::from)
         })

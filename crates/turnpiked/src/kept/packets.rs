@@ -1,0 +1,170 @@
+//! Packets that wait for idle UEs, in a file of their own beside that of sessions.
+
+use std::fs;
+
+use anyhow::{Context, Result, ensure};
+use arena::pool::Pool;
+use serde::{Deserialize, Serialize};
+use slowpath::{BufferBounds, FormerPackets, KeptPackets};
+use tables::{KeptFile, Words};
+
+use super::files::{Files, create_file, open_ours, unfinished};
+
+/// Front of the file: whose it is.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Whose {
+    /// Monotonic time goes on within one.
+    pub(super) boot: String,
+    /// That of the process whose sessions the packets are of.
+    pub(super) seed: u64,
+    /// Interfaces by the numbers that packets have.
+    pub(super) ports: Vec<String>,
+}
+
+impl Files {
+    /// A file for packets of the process of this name, and what is in that of the one before; [`Self::keep_packets`] has it
+    /// take that one's place. Without room there packets end with the process. `waits`: there was one before.
+    pub(super) fn packets(&self, whose: &Whose, bounds: BufferBounds, waits: bool) -> KeptPackets {
+        let nothing = KeptPackets {
+            waits,
+            ..KeptPackets::default()
+        };
+        if bounds.bytes == 0 {
+            return nothing;
+        }
+        let pool = self.new_pool(whose, bounds);
+        let path = &self.packets;
+        let pool = pool.inspect_err(|error| {
+            tracing::error!("{path:?}: {error:#}: packets for idle UEs end with this process");
+        });
+        let former = waits.then(|| self.former_packets(whose)).transpose();
+        let former = former.unwrap_or_else(|error| {
+            tracing::error!("{path:?}: {error:#}: packets for idle UEs are lost");
+            None
+        });
+        KeptPackets {
+            pool: pool.ok(),
+            former: former.flatten(),
+            waits,
+        }
+    }
+
+    /// The new file is the one that the next process finds.
+    pub(super) fn keep_packets(&self) {
+        // There is none: it has been said why.
+        let _ = fs::rename(unfinished(&self.packets), &self.packets);
+    }
+
+    fn new_pool(&self, whose: &Whose, bounds: BufferBounds) -> Result<Pool<Words>> {
+        let file = create_file(&unfinished(&self.packets))?;
+        file.set_len(slowpath::octets_for(bounds.bytes) as u64)?;
+        let words = Words::all(KeptFile::map(file)?);
+        Ok(Pool::create(words, &serde_json::to_vec(whose)?)?)
+    }
+
+    fn former_packets(&self, whose: &Whose) -> Result<Option<FormerPackets>> {
+        let Some(file) = open_ours(&self.packets)? else {
+            return Ok(None);
+        };
+        let (pool, packets, damaged) = Pool::open(Words::all(KeptFile::map(file)?))?;
+        let before: Whose = serde_json::from_slice(&pool.header()).context("its header")?;
+        ensure!(
+            (&before.boot, before.seed) == (&whose.boot, whose.seed),
+            "they are of another process"
+        );
+        if damaged > 0 {
+            tracing::error!(damaged, "packets for idle UEs are lost: they are damaged");
+        }
+        let ports = before.ports.iter();
+        Ok(Some(FormerPackets {
+            pool,
+            packets,
+            ports: ports.map(|name| number_of(name, &whose.ports)).collect(),
+        }))
+    }
+}
+
+/// Of an interface, among these.
+pub(super) fn number_of(name: &str, ports: &[String]) -> Option<u16> {
+    let number = ports.iter().position(|port| port == name)?;
+    u16::try_from(number).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const BOUNDS: BufferBounds = BufferBounds {
+        bytes: 1 << 20,
+        packets: 100,
+        packets_per_session: 10,
+        age: Duration::from_secs(60),
+    };
+
+    fn whose(seed: u64, ports: &[&str]) -> Whose {
+        Whose {
+            boot: "this boot".to_owned(),
+            seed,
+            ports: ports.iter().map(|&name| name.to_owned()).collect(),
+        }
+    }
+
+    /// A process with two packets, of its first and its second interface, is killed.
+    fn leave(files: &Files) {
+        let kept = files.packets(&whose(5, &["n3", "n6"]), BOUNDS, false);
+        let mut pool = kept.pool.unwrap();
+        for port in 0..2 {
+            pool.put(&[port; 100]).unwrap();
+        }
+        assert!(kept.former.is_none() && !kept.waits);
+        files.keep_packets();
+    }
+
+    fn in_folder(test: impl FnOnce(Files)) {
+        let name = format!("turnpiked-packets-{:?}", std::thread::current().id());
+        let folder = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
+        let files = Files::new(&folder, "upf1").unwrap();
+        test(files);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn packets_are_found_by_the_next_process_with_its_interfaces() {
+        in_folder(|files| {
+            leave(&files);
+            let kept = files.packets(&whose(5, &["n9", "n6"]), BOUNDS, true);
+            let former = kept.former.unwrap();
+            assert_eq!(former.packets.len(), 2);
+            assert_eq!(former.ports, [None, Some(1)]);
+            // Until they are in the new file, that of the one before has them.
+            assert!(kept.pool.unwrap().used() == 0 && kept.waits);
+            let again = files.packets(&whose(5, &["n3", "n6"]), BOUNDS, true);
+            assert_eq!(again.former.unwrap().packets.len(), 2);
+            files.keep_packets();
+            let after = files.packets(&whose(5, &["n3", "n6"]), BOUNDS, true);
+            assert_eq!(after.former.unwrap().packets, []);
+        });
+    }
+
+    #[test]
+    fn those_of_others_are_not() {
+        in_folder(|files| {
+            leave(&files);
+            let kept = files.packets(&whose(6, &["n3"]), BOUNDS, true);
+            assert!(kept.former.is_none() && kept.pool.is_some());
+            let bounds = BufferBounds { bytes: 0, ..BOUNDS };
+            let none = files.packets(&whose(5, &["n3"]), bounds, true);
+            assert!(none.pool.is_none() && none.former.is_none() && none.waits);
+            fs::write(&files.packets, [7; 100_000]).unwrap();
+            let kept = files.packets(&whose(5, &["n3"]), BOUNDS, true);
+            assert!(kept.former.is_none() && kept.pool.is_some());
+            // Nor are there any where no file can be.
+            fs::remove_file(unfinished(&files.packets)).unwrap();
+            fs::create_dir(unfinished(&files.packets)).unwrap();
+            let kept = files.packets(&whose(5, &["n3"]), BOUNDS, true);
+            assert!(kept.pool.is_none() && kept.waits);
+        });
+    }
+}

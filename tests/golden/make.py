@@ -820,8 +820,8 @@ def ue_to_ue_cases():
     other, other6, r2 = TEID + 1, "2001:db8:60:1::5", 0x55667788
     six, six2 = "2001:db8:60::/64", "2001:db8:60:1::/64"
 
-    def two(dl2=None, keys=None):
-        return session(uplink(1, ue6=six), downlink(2), uplink(3, ue4=UE2, ue6=six2),
+    def two(dl2=None, keys=None, ul=None):
+        return session(uplink(1, ue6=six, **(ul or {})), downlink(2), uplink(3, ue4=UE2, ue6=six2),
                        downlink(4, **dict(dict(teid=r2, peer=GNB2, qfi=5), **(dl2 or {}))),
                        key(teid=TEID, one=0), key(ue4=UE, one=1), key(ue6="2001:db8:60::", one=1),
                        key(teid=other, one=2), *(keys or [key(ue4=UE2, one=3)]), key(ue6="2001:db8:60:1::", one=3))
@@ -847,6 +847,13 @@ def ue_to_ue_cases():
     back_again = two().replace("[[session]]\n", "[[session]]\nbefore = 1\n", 1)
     case("held-ue-to-ue", "the receiver is idle: its packets wait, the sender's PDR is done with them", two(idle) + back_again,
          [(UP, up(there), "held", []), (UP, up(there), "held", [tunnelled(there, teid=r2, qfi=5, dst=GNB2)] * 2)], [(1, 2, 2 * n, 0), (4, 2, 2 * n, 0)], site=HOLD)
+    first, second, third = (user(dst=UE2, payload=bytes([i]) * 36) for i in range(3))
+    then = [two(*rules).replace("[[session]]\n", f"[[session]]\nbefore = {at}\n", 1) for at, rules in ((1, (idle,)), (2, ()))]
+    case("held-ue-to-ue-twice", "it waits for the sender's FAR, then for the receiver's: of the frame the user's packet alone",
+         two(idle, ul=dict(action="buffer")) + "".join(then),
+         [(UP, up(first), "held", []), (UP, up(second), "held", []),
+          (UP, up(third), "held", [tunnelled(p, teid=r2, qfi=5, dst=GNB2) for p in (first, second, third)])],
+         [(1, 3, 3 * len(first), 0), (4, 3, 3 * len(first), 0)], site=HOLD)
     nobody = user(dst="10.60.7.7")
     case("ue-to-ue-nobody", "in the pool, but nobody's: no loop over N6", two(), [(UP, up(nobody), "unknown_ue", None)], [(1, 0, 0, 1)])
     case("ue-to-ue-nobody-v6", "nor with IPv6", POOL6 + two(), [(UP, up(user6(dst="2001:db8:60:7::1")), "unknown_ue", None), (UP, up(user6(dst="2001:db8:62::1")), "forward", hop(user6(dst="2001:db8:62::1")))],

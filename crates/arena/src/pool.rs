@@ -21,7 +21,8 @@
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use crate::layout::{
-    self, PAGE, SUPERBLOCK, Superblock, WORD, load_octets, store, store_backed, store_octets,
+    self, OCTETS_MAX, PAGE, SUPERBLOCK, Superblock, WORD, load_octets, store, store_backed,
+    store_octets,
 };
 use crate::{Full, HEADER_MAX, Memory, Uncreated, Unopened};
 
@@ -79,10 +80,10 @@ pub fn taken(octets: usize) -> usize {
     (1 + octets.saturating_sub(IN_FIRST).div_ceil(IN_FURTHER)) * BLOCK
 }
 
-/// Octets of a memory that has room for records that take so many.
+/// Octets of a memory that has room for records that take so many, or of the largest memory.
 pub fn octets_for(taken: usize) -> usize {
     let octets = SUPERBLOCK.saturating_add(taken);
-    octets.div_ceil(PAGE).saturating_mul(PAGE)
+    octets.div_ceil(PAGE).saturating_mul(PAGE).min(OCTETS_MAX)
 }
 
 fn tag(first: u32, record: &[u8]) -> u32 {
@@ -98,7 +99,7 @@ impl<M: Memory> Pool<M> {
     pub fn create(mut memory: M, header: &[u8]) -> Result<Self, Uncreated> {
         let octets = memory.words().len() * WORD;
         let places = 0;
-        if octets < PAGE || u32::try_from(octets / BLOCK).is_err() {
+        if !(PAGE..=OCTETS_MAX).contains(&octets) {
             return Err(Uncreated::Size { octets, places });
         }
         let header_octets = header.len();
@@ -250,6 +251,8 @@ impl<M: Memory> Pool<M> {
     pub fn give(&mut self, record: Stored) {
         let second = self.next(record.first);
         store(self.word(record.first), second.into(), Ordering::Release);
+        // Else it would have more blocks than it says, to whoever finds it.
+        fence(Ordering::Release);
         let (mut last, mut blocks) = (record.first, 1);
         while blocks < taken(record.len()) / BLOCK && self.next(last) != 0 {
             last = self.next(last);

@@ -39,8 +39,8 @@ pub(crate) enum BufferCommand {
     Tell(u64),
     /// Bound the packets of a PDR.
     Limit(u64, PdrId, BufferLimits),
-    /// Have packets of a process before this one go where the rules of now have them go; it is said when that is done.
-    Judge(mpsc::Sender<()>),
+    /// Have packets of a process before this one go where the rules of now have them go.
+    Judge,
     /// Likewise those in rings of before, and from then on those of this process' ring.
     Begin(Vec<LeftRing>),
     /// A record of the ring that came by another way.

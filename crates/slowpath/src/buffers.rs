@@ -8,11 +8,13 @@
 mod by_hand;
 #[cfg(test)]
 mod follow_tests;
+mod packet;
 mod packet_buffer;
 mod queues;
 mod sender;
 mod store;
 
+use std::fmt;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -34,8 +36,8 @@ pub use by_hand::{BufferByHand, Released};
 use packet_buffer::{EXPIRE_MS, PacketBuffer};
 pub use queues::BufferBounds;
 use sender::Sockets;
+pub use store::FormerPackets;
 use store::Store;
-pub use store::{FormerPackets, octets_for};
 
 /// Records taken from the ring before commands are heard.
 const RING_BATCH: usize = 256;
@@ -95,15 +97,37 @@ pub(crate) struct BufferParts {
     pub(crate) commands: Arc<BufferCommands>,
 }
 
+/// Function that is called once.
+pub type Taken = Box<dyn FnOnce() + Send>;
+
 /// Packets that outlive the process.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct KeptPackets {
-    /// Memory with room for as many octets as [`octets_for`] says. `None`: they end with the process.
+    /// Memory with room for as many octets as [`arena::pool::octets_for`] says. `None`: they end with the process.
     pub pool: Option<Pool<Words>>,
     /// What the process before this one has left there.
     pub former: Option<FormerPackets>,
-    /// Packets are taken from the ring when [`BufferThread::begin`] says so, and not before: others came before these.
+    /// Is called once the memory has all that there is: what the process before this one has left is not needed any more.
+    pub taken: Option<Taken>,
+    /// There was a process before. What it has left comes first ([`BufferThread::judge_former`], [`BufferThread::begin`]), and packets
+    /// are taken from the ring then.
     pub waits: bool,
+}
+
+impl fmt::Debug for KeptPackets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeptPackets")
+            .field("pool", &self.pool)
+            .field("former", &self.former)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How far a thread has come with what there was before.
+#[derive(Debug, Default)]
+struct Progress {
+    has_judged: AtomicBool,
+    has_begun: AtomicBool,
 }
 
 /// The thread that buffers packets. Dropping it stops the thread; what is buffered is lost, unless its memory outlives it.
@@ -113,6 +137,7 @@ pub struct BufferThread {
     commands: Arc<BufferCommands>,
     thread: Option<JoinHandle<()>>,
     counters: Arc<BufferCounters>,
+    progress: Arc<Progress>,
 }
 
 impl BufferThread {
@@ -134,10 +159,12 @@ impl BufferThread {
         };
         let shared = counters.clone();
         let mut buffer = PacketBuffer::new(parts, (bounds, store), sockets, shared, listener);
-        if let Some(former) = kept.former {
-            buffer.take_over(former);
+        let progress = buffer.progress.clone();
+        buffer.former = (kept.former, kept.taken);
+        if !kept.waits {
+            buffer.judge_former();
+            buffer.begin(&[]);
         }
-        buffer.has_begun = !kept.waits;
         let thread = std::thread::Builder::new().name("buffers".into());
         let thread = thread.spawn({
             let (stop, commands) = (stop.clone(), commands.clone());
@@ -154,6 +181,7 @@ impl BufferThread {
             commands,
             thread: Some(thread),
             counters,
+            progress,
         })
     }
 
@@ -162,17 +190,30 @@ impl BufferThread {
         self.counters.clone()
     }
 
-    /// Have packets of a process before this one go where the rules of now have them go. Waits until they have.
+    /// Have packets of a process before this one go where the rules of now have them go.
     pub fn judge_former(&self) {
-        let (reply, done) = mpsc::channel();
-        self.commands.send(BufferCommand::Judge(reply));
-        // An error: the thread has ended, and has said so.
-        let _ = done.recv();
+        self.commands.send(BufferCommand::Judge);
+    }
+
+    /// Whether they have.
+    pub fn has_judged(&self) -> bool {
+        self.has_ended() || self.progress.has_judged.load(Ordering::Acquire)
     }
 
     /// Have packets that came before those of this process' ring go likewise, then take those.
     pub fn begin(&self, left: Vec<LeftRing>) {
         self.commands.send(BufferCommand::Begin(left));
+    }
+
+    /// Whether they have.
+    pub fn has_begun(&self) -> bool {
+        self.has_ended() || self.progress.has_begun.load(Ordering::Acquire)
+    }
+
+    /// It has said why.
+    fn has_ended(&self) -> bool {
+        let thread = self.thread.as_ref();
+        thread.is_none_or(JoinHandle::is_finished)
     }
 
     /// Have sessions with buffered packets shown, those first that have waited longest.
@@ -215,7 +256,8 @@ fn run(
         }
         let (waits, ready, has_begun) = {
             let buffer = locked(buffer);
-            (buffer.waits(), buffer.has_ready(), buffer.has_begun)
+            let has_begun = buffer.progress.has_begun.load(Ordering::Relaxed);
+            (buffer.waits(), buffer.has_ready(), has_begun)
         };
         let ring = has_begun.then_some(ring);
         if idle

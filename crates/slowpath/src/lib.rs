@@ -35,7 +35,7 @@ mod sockets;
 pub use buffer_commands::BufferedSession;
 pub use buffers::{
     BufferBounds, BufferByHand, BufferCounters, BufferCounts, BufferThread, FormerPackets,
-    KeptPackets, Released, octets_for,
+    KeptPackets, Released, Taken,
 };
 pub use end_markers::{EndMarkerCounters, EndMarkers};
 pub use finish::{Finished, Finisher, Malformed};

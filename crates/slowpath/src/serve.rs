@@ -18,7 +18,7 @@ use std::fmt;
 use std::io;
 use std::iter::once;
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -273,7 +273,15 @@ pub struct SlowPathThread {
     thread: Option<JoinHandle<()>>,
     counters: Arc<SlowPathCounters>,
     finished: Arc<Finished>,
-    left: Arc<Mutex<Vec<LeftRing>>>,
+    left: Arc<Left>,
+}
+
+/// Rings of programs of before.
+#[derive(Debug, Default)]
+struct Left {
+    rings: Mutex<Vec<LeftRing>>,
+    /// That have not been taken to their end.
+    waiting: AtomicUsize,
 }
 
 impl SlowPathThread {
@@ -286,7 +294,7 @@ impl SlowPathThread {
         )?);
         let counters = slow_path.counters();
         let finished = slow_path.finisher.finished();
-        let left = Arc::<Mutex<Vec<LeftRing>>>::default();
+        let left = Arc::<Left>::default();
         let thread = std::thread::Builder::new().name("slow-path".into()).spawn({
             let (stop, wake, left) = (stop.clone(), wake.clone(), left.clone());
             move || {
@@ -307,8 +315,17 @@ impl SlowPathThread {
 
     /// Have what is in rings of programs of before taken as if it came now.
     pub fn take_left(&self, rings: impl IntoIterator<Item = LeftRing>) {
-        locked(&self.left).extend(rings);
+        let rings: Vec<LeftRing> = rings.into_iter().collect();
+        self.left.waiting.fetch_add(rings.len(), Ordering::AcqRel);
+        locked(&self.left.rings).extend(rings);
         let _ = self.wake.write(1);
+    }
+
+    /// Whether there is something in these still.
+    pub fn has_left(&self) -> bool {
+        let thread = self.thread.as_ref();
+        let ended = thread.is_none_or(JoinHandle::is_finished);
+        !ended && self.left.waiting.load(Ordering::Acquire) > 0
     }
 
     /// Counters of packets.
@@ -334,7 +351,7 @@ impl Drop for SlowPathThread {
 
 fn drain(
     slow_path: SlowPath,
-    (rings, left): (&[Ring; 2], &Mutex<Vec<LeftRing>>),
+    (rings, left): (&[Ring; 2], &Left),
     stop: &AtomicBool,
     wake: &EventFd,
 ) -> io::Result<()> {
@@ -345,6 +362,12 @@ fn drain(
     let mut opened: Option<RingReader<'_>> = None;
     let mut expired_ns = 0;
     while !stop.load(Ordering::Relaxed) {
+        if left.waiting.load(Ordering::Acquire) > 0 {
+            for ring in std::mem::take(&mut *locked(&left.rings)) {
+                take_left(&ring, &slow_path);
+                left.waiting.fetch_sub(1, Ordering::AcqRel);
+            }
+        }
         let read = |ring: &RingReader<'_>| ring.read(BATCH);
         let taken = read(&events)? + opened.as_ref().map_or(Ok(0), read)?;
         let served = locked(&slow_path).serve(SERVED);
@@ -359,9 +382,6 @@ fn drain(
             true => PollTimeout::NONE,
         };
         let duplicates_wait = wait(&events, copies, wake, timeout)?;
-        for ring in std::mem::take(&mut *locked(left)) {
-            take_left(&ring, &slow_path);
-        }
         if duplicates_wait && opened.is_none() {
             opened = Some(open(copies, &slow_path)?);
         }

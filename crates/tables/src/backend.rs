@@ -91,6 +91,11 @@ pub(crate) trait Backend: fmt::Debug + Send {
     /// The tables that packets meet.
     fn memory(&self) -> &Memory;
 
+    /// Have frames that are finished in this process leave by interfaces of ports, before packets meet programs.
+    fn lead(&mut self) -> Result<(), SetupError> {
+        Ok(())
+    }
+
     /// Have packets of every port's interface meet its program, or of none if that fails. Programs never outlive this
     /// process, unless they are pinned; then interfaces change over one after the other from those of the process before.
     fn attach(&mut self) -> Result<(), SetupError>;

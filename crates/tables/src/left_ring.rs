@@ -18,6 +18,8 @@ const BATCH: usize = 1024;
 pub struct Numbers {
     /// Of ports.
     pub ports: Vec<Option<u16>>,
+    /// Of network instances.
+    pub instances: Vec<Option<u16>>,
     /// Of network instances: the port where packets to their UEs come in.
     pub homes: Vec<Option<u16>>,
 }
@@ -25,6 +27,10 @@ pub struct Numbers {
 impl Numbers {
     fn port(&self, before: u32) -> Option<u16> {
         self.ports.get(before as usize).copied().flatten()
+    }
+
+    fn instance(&self, before: u16) -> Option<u16> {
+        self.instances.get(usize::from(before)).copied().flatten()
     }
 
     fn home(&self, before: u16) -> Option<u16> {
@@ -37,7 +43,8 @@ impl Numbers {
 pub struct LeftRecords {
     /// That were taken.
     pub taken: usize,
-    /// That nothing can become of: their interface is gone, or they were to be cut for a tunnel of the tables of before.
+    /// That nothing can become of: interface or network instance are gone, there is no room, or they were to be cut for a tunnel of the
+    /// tables of before.
     pub lost: usize,
 }
 
@@ -104,6 +111,9 @@ impl LeftRing {
                 if task.what == what::CUT && task.tunnel_len > 0 {
                     return None;
                 }
+                let ni = self.numbers.instance(task.ni)?;
+                let octets = record.get_mut(EVENT_HEADER_LEN + NI..)?;
+                *octets.first_chunk_mut()? = ni.to_ne_bytes();
             }
             EVENT_HELD => {
                 let [a, b, c, d, _, _, flags @ ..] = *event.data.first_chunk::<HELD_LEN>()?;
@@ -111,7 +121,11 @@ impl LeftRing {
                     let entry = self
                         .entries
                         .get(u32::from_ne_bytes([a, b, c, d]) as usize)?;
-                    port = self.numbers.home(entry::ni(entry.load(entry::HEAD)))?;
+                    let head = entry.load(entry::HEAD);
+                    if entry::action(head) == entry::ACT_NONE {
+                        return None;
+                    }
+                    port = self.numbers.home(entry::ni(head))?;
                 }
             }
             EVENT_LATER => {
@@ -130,10 +144,12 @@ impl LeftRing {
     }
 }
 
-/// Where a record's header has the port, and what is in front of a frame above its rate has entry and way out.
+/// Where a record's header has the port, and what is in front of a frame above its rate entry and way out.
 const PORT: usize = std::mem::offset_of!(raw::tp_event, port);
 const ENTRY: usize = std::mem::offset_of!(raw::tp_later, entry);
 const TO: usize = std::mem::offset_of!(raw::tp_later, to);
+/// Where a task has its network instance.
+const NI: usize = std::mem::offset_of!(raw::tp_task, ni);
 
 #[cfg(test)]
 mod tests {
@@ -150,6 +166,7 @@ mod tests {
     fn numbers() -> Numbers {
         Numbers {
             ports: vec![None, Some(2), Some(1)],
+            instances: vec![Some(3), None],
             homes: vec![Some(7), None],
         }
     }
@@ -188,7 +205,12 @@ mod tests {
         }
         let entries = View::<Line>::anonymous(ENTRIES).unwrap();
         let second = (0..64).find(|bit| entry::ni(1 << bit) == 1).unwrap();
-        entries[2].publish(entry::HEAD, 1 << second);
+        // An entry that forwards, of each network instance, and one that is gone.
+        let forwards = (0..64)
+            .find(|bit| ![entry::ACT_NONE, entry::ACT_BUFFER].contains(&entry::action(1 << bit)));
+        let forwards = 1 << forwards.unwrap();
+        entries[0].publish(entry::HEAD, forwards);
+        entries[2].publish(entry::HEAD, forwards | 1 << second);
         let ring = LeftRing::new(Ring::from(queue), numbers(), entries);
         let mut all = Vec::new();
         let counts = ring.read_all(|record| all.push(record.to_vec())).unwrap();
@@ -198,18 +220,22 @@ mod tests {
     #[test]
     fn records_are_as_programs_of_now_make_them() {
         let bare = HELD_BARE;
-        let cut = |tunnel_len| [what::CUT, tunnel_len].into_iter().chain([0; 22]);
-        let cut = |tunnel_len| cut(tunnel_len).collect::<Vec<u8>>();
+        let cut = |tunnel_len, ni| {
+            let mut task = [0u8; 24];
+            [task[0], task[1], task[4]] = [what::CUT, tunnel_len, ni];
+            task
+        };
         let cases = [
             (record(1, 1, b"packet"), Some(record(1, 2, b"packet"))),
             (record(1, 0, b"packet"), None),
             (record(1, 3, b"packet"), None),
             (record(3, 2, b"echo"), Some(record(3, 1, b"echo"))),
             (
-                record(EVENT_PACKET, 1, &cut(0)),
-                Some(record(EVENT_PACKET, 2, &cut(0))),
+                record(EVENT_PACKET, 1, &cut(0, 0)),
+                Some(record(EVENT_PACKET, 2, &cut(0, 3))),
             ),
-            (record(EVENT_PACKET, 1, &cut(8)), None),
+            (record(EVENT_PACKET, 1, &cut(0, 1)), None),
+            (record(EVENT_PACKET, 1, &cut(8, 0)), None),
             (
                 record(EVENT_HELD, 1, &held(1, 0)),
                 Some(record(EVENT_HELD, 2, &held(1, 0))),
@@ -219,6 +245,7 @@ mod tests {
                 Some(record(EVENT_HELD, 7, &held(0, bare))),
             ),
             (record(EVENT_HELD, 2, &held(2, bare)), None),
+            (record(EVENT_HELD, 2, &held(3, bare)), None),
             (record(EVENT_HELD, 2, &held(4, bare)), None),
             (
                 record(EVENT_LATER, 1, &later(3, 2)),

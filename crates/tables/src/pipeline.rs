@@ -236,18 +236,21 @@ impl Pipeline {
         self.later.give(record, worker)
     }
 
-    /// The same of a frame that a process before this one had wait. It is counted if there is no room.
-    pub(crate) fn leave_later_still(&self, record: &[u8]) {
+    /// The same of a frame that a process before this one had wait. `false`: there is no room, or nobody who has frames wait, and it is
+    /// counted.
+    pub(crate) fn leave_later_still(&self, record: &[u8]) -> bool {
         let Some(event) = Event::parse(record) else {
-            return;
+            return false;
         };
         let shaped = &self.mem.config[0].shaped;
         shaped.fetch_add(1, Ordering::AcqRel);
-        if !self.leave_later(record, event.worker) {
+        let is_kept = self.leave_later(record, event.worker);
+        if !is_kept {
             shaped.fetch_sub(1, Ordering::AcqRel);
             let (port, reason) = (event.port, DropReason::ShaperFull);
             self.count_drops(port, self.direction(port), reason, 1);
         }
+        is_kept
     }
 
     /// Whether there is this port.

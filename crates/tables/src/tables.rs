@@ -193,6 +193,11 @@ impl Tables {
         Self::of(programs, layout, ports, options)
     }
 
+    /// Before [`Self::attach`]: frames that are finished in this process leave by interfaces of ports from now on.
+    pub fn lead(&mut self) -> Result<(), SetupError> {
+        self.programs.backend_mut().lead()
+    }
+
     /// Attach every program to its interface. On an error those already attached are detached when
     /// `self` is dropped. Programs never outlive this process, unless they are pinned. Wider programs are loaded from now on, in a
     /// thread of their own, before something needs them.
@@ -484,8 +489,13 @@ impl Tables {
 
     /// Have frames above their rate leave that programs of before had wait, when their time has come.
     pub fn leave_later(&self, left: &LeftRing) -> io::Result<LeftRecords> {
-        let pipeline = self.pipeline();
-        left.read_all(|record| pipeline.leave_later_still(record))
+        let (pipeline, mut refused) = (self.pipeline(), 0);
+        let mut records = left.read_all(|record| {
+            refused += usize::from(!pipeline.leave_later_still(record));
+        })?;
+        records.taken -= refused;
+        records.lost += refused;
+        Ok(records)
     }
 
     /// One more thread of this process, for which grace periods wait.

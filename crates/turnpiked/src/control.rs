@@ -249,10 +249,18 @@ impl Control {
         self.manage();
         let now = self.now();
         let (core, outbox) = (&mut self.core, &mut self.outbox);
-        let attend = |core: &Core<Tables>| early.attend(core);
         let network = &self.network;
+        core.tables_mut().lead()?;
         network.judge_former();
-        let begin = |tables: &Tables, left| network.begin(tables, left);
+        while !network.has_judged() {
+            std::thread::sleep(NETWORK_LOOK);
+            early.attend(core);
+        }
+        let begin = |tables: &Tables, left| {
+            network.begin(tables, left);
+            || network.has_begun()
+        };
+        let attend = |core: &Core<Tables>| early.attend(core);
         self.kept = taken.settle(now, core, outbox, begin, attend)?;
         let waited = early.end();
         self.sockets = sockets;

@@ -161,7 +161,6 @@ fn prepare(
             move |what| asker.buffered(what)
         })
         .context("packets for idle UEs")?;
-    beginning.iter().for_each(Beginning::keep_packets);
     let marked = send_end_markers(&mut tables).context("raw sockets of End Markers")?;
     // Nobody is kept waiting for what takes its time; and while another process has the port, its interfaces stay as they are.
     let sockets = bind_n4(config)?;

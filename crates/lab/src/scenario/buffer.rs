@@ -42,6 +42,13 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         .outlasting()
         .line("[buffering]", "max_packets_per_session = 100000"),
         Scenario::new(
+            "paging-killed-leaving",
+            "the UPF ends while packets leave that have waited: none is lost, and few come twice",
+            paging_killed_leaving,
+        )
+        .outlasting()
+        .line("[buffering]", "max_packets_per_session = 100000"),
+        Scenario::new(
             "paging-restart",
             "packets for idle UEs are there again when the UPF is",
             paging_restart,
@@ -221,6 +228,40 @@ fn paging_killed(world: &mut World) -> Result<String> {
     Ok(format!(
         "{TIMES} times; {} packets, each once, in order",
         down.sent
+    ))
+}
+
+fn paging_killed_leaving(world: &mut World) -> Result<String> {
+    const TIMES: u32 = 3;
+    /// Packets of one batch of who sends them.
+    const TWICE_MAX: u32 = 1000;
+    let _others = in_use(world)?;
+    let attached = world.attach_plain("ue1", Family::V4)?;
+    both_ways(world, &attached)?;
+    let (mut twice, mut after) = (0, 0);
+    for _ in 0..TIMES {
+        world.smf(0)?.idle(&attached.session)?;
+        let flow = flow_down(world, &attached, Shape::lasting(5_000, 1))?;
+        eventually("all are sent", || Ok(flow.is_sent()))?;
+        wait_for_waiting(world, flow.sent().into())?;
+        world.activate(&attached)?;
+        let upf = world.upf.take().context("the UPF is down")?;
+        upf.stop(Signal::SIGKILL)?;
+        after += flow.sent() - flow.arrived();
+        world.start_upf()?;
+        let down = flow.finish()?;
+        ensure!(
+            down.lost() == 0 && down.duplicates <= TWICE_MAX,
+            "{} of {} packets lost, {} twice",
+            down.lost(),
+            down.sent,
+            down.duplicates
+        );
+        twice += down.duplicates;
+    }
+    ensure!(after > 0, "all had left when the UPF ended");
+    Ok(format!(
+        "{TIMES} times; {after} packets were left to the next one, {twice} came twice"
     ))
 }
 

@@ -9,9 +9,10 @@ use tables::pipeline::{BufferedFate, HEADROOM, Pipeline, Placed, Scratch, TAILRO
 use tables::task::{DOWNLINK, EVENT_HELD, Event, UPLINK};
 use tables::{Bystander, DropReason, LeftRing, Verdict, monotonic_ns};
 
-use super::queues::{Arrival, BufferBounds, Packet, Queues, What, Why};
-use super::store::{FRONT, FormerPackets, Store};
-use super::{BufferCounters, BufferParts, count};
+use super::packet::{FRONT, Packet};
+use super::queues::{Arrival, BufferBounds, Queues, What, Why};
+use super::store::{FormerPackets, Store};
+use super::{BufferCounters, BufferParts, Progress, Taken, count};
 use crate::buffer_commands::{BufferCommand, BufferCommands};
 use crate::buffered_record::{Record, own_of};
 use crate::finish::{Finisher, framed};
@@ -50,10 +51,9 @@ pub(super) struct PacketBuffer<E> {
     spared_ms: u64,
     batch: Batch,
     moved: Vec<Moved>,
-    /// Packets of a process before this one, which are in no queue yet.
-    former: Vec<Packet>,
-    /// Packets of this one's ring come behind those of rings before it.
-    pub(super) has_begun: bool,
+    /// Packets of a process before this one, and whoever wants to know when they are in memory.
+    pub(super) former: (Option<FormerPackets>, Option<Taken>),
+    pub(super) progress: Arc<Progress>,
     scratch: Scratch,
     out: Vec<Outgoing>,
 }
@@ -82,6 +82,15 @@ struct Batch {
 struct Moved {
     packet: Packet,
     record: Vec<u8>,
+}
+
+/// A packet that is to be buffered.
+#[derive(Clone, Copy, Debug)]
+enum Arrived {
+    /// is_bare: as a user's packet that is made to look as if its data network had sent it.
+    Now { is_bare: bool },
+    /// It was buffered before, and is in memory, but in no queue.
+    Before(Packet),
 }
 
 /// A packet that is judged.
@@ -156,8 +165,8 @@ impl<E: Exit> PacketBuffer<E> {
             spared_ms: 0,
             batch: Batch::default(),
             moved: Vec::new(),
-            former: Vec::new(),
-            has_begun: true,
+            former: (None, None),
+            progress: Arc::default(),
             scratch: Scratch::new(),
             out: Vec::new(),
         }
@@ -173,30 +182,49 @@ impl<E: Exit> PacketBuffer<E> {
         !self.queues.is_empty() || self.finisher.waits() || self.queues.is_spare()
     }
 
-    /// Packets of a process before this one are in memory from now on; they wait for [`BufferCommand::Judge`].
-    pub(super) fn take_over(&mut self, former: FormerPackets) {
-        let (packets, lost) = self.queues.take_over(former);
-        self.former = packets;
-        count(&self.counters.lost, lost as u64);
-        tracing::info!(
-            packets = self.former.len(),
-            lost,
-            "packets that waited for idle UEs before this start"
-        );
+    /// Packets of a process before this one are in memory from now on.
+    fn take_over(&mut self) -> Vec<Packet> {
+        let (former, taken) = std::mem::take(&mut self.former);
+        let (packets, lost) = match former {
+            Some(former) => self.queues.take_over(former),
+            None => (Vec::new(), 0),
+        };
+        if let Some(taken) = taken {
+            taken();
+        }
+        (0..lost).for_each(|_| self.discard_former(0));
+        if packets.len() + lost > 0 {
+            let packets = packets.len();
+            tracing::info!(
+                packets,
+                lost,
+                "packets waited for idle UEs when the process before this one ended"
+            );
+        }
+        packets
     }
 
     /// Packets of a process before this one go where the rules of now have them go.
-    fn judge_former(&mut self) {
-        let now_ns = monotonic_ns();
-        for packet in std::mem::take(&mut self.former) {
+    pub(super) fn judge_former(&mut self) {
+        let (now_ns, now_ms) = (monotonic_ns(), Self::now_ms());
+        for packet in self.take_over() {
+            if self.queues.is_old(packet, now_ms) {
+                self.queues.give(packet);
+                count(&self.counters.taken, 1);
+                lose(&self.pipeline, &self.counters, packet, Why::Expired);
+                continue;
+            }
             let judged = judged(packet);
             let fate = self.judge(judged, now_ns, |queues, room| queues.copy(packet, room));
             match fate {
                 Fate::IsBuffered => {
                     let record = self.scratch.event().to_vec();
-                    self.take_as(&record, Some(packet));
+                    self.take_as(&record, Arrived::Before(packet));
                 }
-                Fate::Leaves => self.leaves(packet),
+                Fate::Leaves => {
+                    count(&self.counters.taken, 1);
+                    self.leaves(packet);
+                }
                 Fate::Stays | Fate::IsNobodys | Fate::IsLost => {
                     self.queues.give(packet);
                     self.lose_former(packet.port, fate);
@@ -205,12 +233,21 @@ impl<E: Exit> PacketBuffer<E> {
             self.flush_some();
         }
         self.flush();
+        self.progress.has_judged.store(true, Ordering::Release);
+    }
+
+    /// Packets in rings of before go likewise, and from then on those of this process' ring are taken.
+    pub(super) fn begin(&mut self, left: &[LeftRing]) {
+        left.iter().for_each(|left| self.judge_left(left));
+        self.progress.has_begun.store(true, Ordering::Release);
     }
 
     /// Packets that programs of before handed over, and nobody took, go likewise.
     fn judge_left(&mut self, left: &LeftRing) {
         match left.read_all(|record| self.judge_left_one(record)) {
-            Ok(read) => count(&self.counters.lost, read.lost as u64),
+            Ok(read) => {
+                (0..read.lost).for_each(|_| self.discard_former(0));
+            }
             Err(error) => {
                 tracing::error!(%error, "packets that came for idle UEs before this start are lost");
             }
@@ -232,19 +269,23 @@ impl<E: Exit> PacketBuffer<E> {
             }
             false => taken.frame,
         };
+        let is_bare = taken.is_bare();
         let judged = Judged {
             port: port as usize,
             worker,
             by: None,
-            is_bare: taken.is_bare(),
+            is_bare,
             len: frame.len(),
         };
         let fill = |_: &Queues, room: &mut [u8]| room[FRONT..].copy_from_slice(frame);
         match self.judge(judged, monotonic_ns(), fill) {
-            Fate::Leaves => self.batch.entries.push(u32::MAX),
+            Fate::Leaves => {
+                count(&self.counters.taken, 1);
+                self.batch.entries.push(u32::MAX);
+            }
             Fate::IsBuffered => {
                 let record = self.scratch.event().to_vec();
-                self.take_as(&record, None);
+                self.take_as(&record, Arrived::Now { is_bare });
             }
             fate => self.lose_former(port as u16, fate),
         }
@@ -260,11 +301,17 @@ impl<E: Exit> PacketBuffer<E> {
     /// No entry of these tables counts it.
     fn lose_former(&self, port: u16, fate: Fate) {
         if fate == Fate::IsLost {
+            count(&self.counters.taken, 1);
             count(&self.counters.lost, 1);
         } else {
-            let why = Why::Discarded;
-            lose_at(&self.pipeline, &self.counters, port, u32::MAX, why);
+            self.discard_former(port);
         }
+    }
+
+    fn discard_former(&self, port: u16) {
+        let (pipeline, counters) = (&self.pipeline, &self.counters);
+        count(&counters.taken, 1);
+        lose_at(pipeline, counters, port, u32::MAX, Why::Discarded);
     }
 
     /// Some may leave.
@@ -278,11 +325,14 @@ impl<E: Exit> PacketBuffer<E> {
 
     /// A record of the ring.
     pub(super) fn take(&mut self, record: &[u8]) {
-        self.take_as(record, None);
+        self.take_as(record, Arrived::Now { is_bare: false });
     }
 
-    /// waited: it was buffered before, and is in memory, but in no queue.
-    fn take_as(&mut self, record: &[u8], waited: Option<Packet>) {
+    fn take_as(&mut self, record: &[u8], arrived: Arrived) {
+        let (waited, was_bare) = match arrived {
+            Arrived::Now { is_bare } => (None, is_bare),
+            Arrived::Before(packet) => (Some(packet), packet.is_bare),
+        };
         let event = Event::parse(record).filter(|event| event.kind == EVENT_HELD);
         let parsed = event.and_then(|event| Some((event, Record::parse(event.data)?)));
         let Some((Event { port, worker, .. }, taken)) = parsed else {
@@ -322,11 +372,15 @@ impl<E: Exit> PacketBuffer<E> {
             by,
             port: port as u16,
             worker,
-            is_bare: taken.is_bare(),
+            is_bare: taken.is_bare() || was_bare,
             tos: taken.tos(),
             // Or its PDR went meanwhile, and it is judged anew.
             follows: matches!(action, BufferedFate::ReleasedFirst | BufferedFate::Orphaned),
-            what: waited.map_or(What::Frame(frame), What::Waited),
+            what: match waited {
+                Some(packet) if packet.is_bare || !taken.is_bare() => What::Waited(packet),
+                // Of a frame the user's packet alone is left.
+                waited => What::Frame(frame, waited.map(|packet| packet.came)),
+            },
         };
         let (pipeline, counters) = (&self.pipeline, &self.counters);
         let now_ms = Self::now_ms();
@@ -335,9 +389,11 @@ impl<E: Exit> PacketBuffer<E> {
         });
         if let Err(why) = put {
             lose_at(pipeline, counters, arrival.port, taken.entry, why);
-            waited
-                .into_iter()
-                .for_each(|packet| self.queues.give(packet));
+        }
+        if let Some(packet) = waited
+            && (put.is_err() || matches!(arrival.what, What::Frame(..)))
+        {
+            self.queues.give(packet);
         }
         let is_news = put.unwrap_or_else(|_| {
             !arrival.follows && self.queues.tell_lost(now_ms, seid, arrival.pdr)
@@ -375,14 +431,8 @@ impl<E: Exit> PacketBuffer<E> {
                 commands.packet_has_come();
                 self.take(&record);
             }
-            BufferCommand::Judge(reply) => {
-                self.judge_former();
-                let _ = reply.send(());
-            }
-            BufferCommand::Begin(left) => {
-                left.iter().for_each(|left| self.judge_left(left));
-                self.has_begun = true;
-            }
+            BufferCommand::Judge => self.judge_former(),
+            BufferCommand::Begin(left) => self.begin(&left),
             BufferCommand::List(reply) => {
                 let _ = reply.send(self.queues.list(Self::now_ms(), LISTED_MAX));
             }
@@ -407,7 +457,7 @@ impl<E: Exit> PacketBuffer<E> {
                 self.queues.look(seid);
             }
             for Moved { packet, record } in std::mem::take(&mut self.moved) {
-                self.take_as(&record, Some(packet));
+                self.take_as(&record, Arrived::Before(packet));
             }
             self.flush_some();
         }

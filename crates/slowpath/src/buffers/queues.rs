@@ -12,7 +12,8 @@ use arena::pool::Stored;
 use compiled::{BufferLimits, PdrId};
 use smallvec::SmallVec;
 
-use super::store::{FRONT, FormerPackets, Store};
+use super::packet::{Came, Packet};
+use super::store::{FormerPackets, Store};
 use crate::buffer_commands::BufferedSession;
 
 /// Octets of memory that a session with buffered packets takes beside its packets: generously.
@@ -35,40 +36,6 @@ pub struct BufferBounds {
     pub age: Duration,
 }
 
-/// A buffered packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Packet {
-    /// Index of the entry that took it, which counts it.
-    pub(super) entry: u32,
-    /// Port where it came in, and worker that took it in.
-    pub(super) port: u16,
-    pub(super) worker: u16,
-    /// A user's packet, made to look as if its data network had sent it.
-    pub(super) is_bare: bool,
-    /// ToS or Traffic Class.
-    pub(super) tos: u8,
-    pub(super) came: Came,
-    pub(super) stored: Stored,
-}
-
-/// When a packet was buffered, and after which others: that stays when it is handed on to another PDR.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Came {
-    pub(super) number: u64,
-    pub(super) at_ms: u64,
-}
-
-impl Packet {
-    /// Of the frame.
-    pub(super) fn len(&self) -> usize {
-        self.stored.len() - FRONT
-    }
-
-    fn takes(&self) -> usize {
-        Store::taken(self.len())
-    }
-}
-
 /// A packet that is to be put in.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrival<'a> {
@@ -89,7 +56,8 @@ pub(super) struct Arrival<'a> {
 /// A packet that comes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum What<'a> {
-    Frame(&'a [u8]),
+    /// Or one that has waited before, as another frame, and when it came.
+    Frame(&'a [u8], Option<Came>),
     /// It has waited before, for another PDR or another process, and is in memory already.
     Waited(Packet),
 }
@@ -98,7 +66,7 @@ impl What<'_> {
     /// Octets of memory.
     fn takes(&self) -> usize {
         match self {
-            Self::Frame(frame) => Store::taken(frame.len()),
+            Self::Frame(frame, _) => Store::taken(frame.len()),
             Self::Waited(packet) => packet.takes(),
         }
     }
@@ -260,15 +228,15 @@ impl Queues {
                 entry: arrival.entry,
                 ..packet
             },
-            What::Frame(frame) => {
+            What::Frame(frame, came) => {
                 while !self.has_room(takes) {
                     let packet = self.take_from_greediest(own + takes).ok_or(Why::Full)?;
                     lose(packet, Why::Full);
                 }
-                let came = Came {
+                let came = came.unwrap_or(Came {
                     number: self.number,
                     at_ms: now_ms,
-                };
+                });
                 let packet = |stored| Packet {
                     entry: arrival.entry,
                     port: arrival.port,
@@ -405,7 +373,7 @@ impl Queues {
         Some((*queue.packets.front()?, queue.by))
     }
 
-    /// Behind [`FRONT`] octets.
+    /// Behind [`FRONT`](super::packet::FRONT) octets.
     pub(super) fn copy(&self, packet: Packet, into: &mut [u8]) {
         self.store.copy(packet.stored, into);
     }
@@ -413,6 +381,11 @@ impl Queues {
     /// A packet that is in no queue is no more.
     pub(super) fn give(&mut self, packet: Packet) {
         self.store.give(packet.stored);
+    }
+
+    /// One that is in no queue has waited for too long.
+    pub(super) fn is_old(&self, packet: Packet, now_ms: u64) -> bool {
+        u128::from(now_ms.saturating_sub(packet.came.at_ms)) >= self.bounds.age.as_millis()
     }
 
     /// Memory is kept that no packet takes.
@@ -577,6 +550,7 @@ fn weigh(by_bytes: &mut BTreeSet<(usize, u64)>, seid: u64, before: usize, after:
 
 #[cfg(test)]
 mod tests {
+    use super::super::packet::FRONT;
     use super::*;
     use proptest::prelude::*;
 
@@ -598,7 +572,7 @@ mod tests {
             is_bare: false,
             tos: 0,
             follows: false,
-            what: What::Frame(frame),
+            what: What::Frame(frame, None),
         }
     }
 

@@ -6,14 +6,7 @@ use std::io;
 use arena::pool::{self, Pool, Stored};
 use tables::{KeptFile, Words};
 
-use super::queues::{Came, Packet};
-
-/// Octets in front of a frame: number and time in milliseconds, in 8 octets each, port and worker, in 2 each, ToS, whether it is
-/// bare, and two that are 0; all in little-endian order.
-pub(super) const FRONT: usize = 24;
-
-/// The largest memory: blocks of 128 octets have numbers of 32 bits.
-const OCTETS_MAX: usize = 128 * (u32::MAX as usize - (1 << 10));
+use super::packet::{FRONT, Packet, front_of, packet_of};
 
 /// Packets that a process before this one has buffered.
 #[derive(Debug)]
@@ -35,11 +28,6 @@ pub(super) struct Store {
     rests: bool,
 }
 
-/// Octets of a memory for packets that take so many.
-pub fn octets_for(bytes: usize) -> usize {
-    pool::octets_for(bytes.min(OCTETS_MAX))
-}
-
 impl Store {
     pub(super) fn new(pool: Pool<Words>) -> Self {
         Self {
@@ -51,7 +39,7 @@ impl Store {
 
     /// Of this process, for packets that take so many octets.
     pub(super) fn anonymous(bytes: usize) -> io::Result<Self> {
-        let file = KeptFile::anonymous(octets_for(bytes))?;
+        let file = KeptFile::anonymous(pool::octets_for(bytes))?;
         let pool = Pool::create(Words::all(file), &[]);
         Ok(Self::new(pool.map_err(io::Error::other)?))
     }
@@ -121,35 +109,4 @@ impl Store {
         let lost = all - read.len();
         (read, lost)
     }
-}
-
-fn front_of(packet: &Packet) -> [u8; FRONT] {
-    let Came { number, at_ms } = packet.came;
-    let mut front = [0; FRONT];
-    front[..8].copy_from_slice(&number.to_le_bytes());
-    front[8..16].copy_from_slice(&at_ms.to_le_bytes());
-    front[16..18].copy_from_slice(&packet.port.to_le_bytes());
-    front[18..20].copy_from_slice(&packet.worker.to_le_bytes());
-    [front[20], front[21]] = [packet.tos, packet.is_bare.into()];
-    front
-}
-
-/// No entry counts it. `None`: the interface that it came by is none of ours any more.
-fn packet_of(front: [u8; FRONT], stored: Stored, ports: &[Option<u16>]) -> Option<Packet> {
-    let long = |at: usize| u64::from_le_bytes(std::array::from_fn(|octet| front[at + octet]));
-    let short = |at: usize| u16::from_le_bytes([front[at], front[at + 1]]);
-    let is_whole = stored.len() >= FRONT;
-    let port = ports.get(usize::from(short(16))).copied().flatten();
-    port.filter(|_| is_whole).map(|port| Packet {
-        entry: u32::MAX,
-        port,
-        worker: short(18),
-        is_bare: front[21] != 0,
-        tos: front[20],
-        came: Came {
-            number: long(0),
-            at_ms: long(8),
-        },
-        stored,
-    })
 }

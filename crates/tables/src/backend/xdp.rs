@@ -134,6 +134,16 @@ impl Xdp {
         Ok(link)
     }
 
+    /// Frames that are redirected to ports leave by their interfaces, which come with it.
+    fn redirect(&self) -> Result<Vec<u32>, SetupError> {
+        let ifindexes = self.ports.iter().map(|config| ifindex_of(&config.name));
+        let ifindexes: Vec<u32> = ifindexes.collect::<Result<_, _>>()?;
+        for (port, ifindex) in (0u32..).zip(&ifindexes) {
+            self.set_redirect(port, *ifindex)?;
+        }
+        Ok(ifindexes)
+    }
+
     fn load_over(
         layout: &Layout,
         ports: &[PortConfig],
@@ -229,15 +239,13 @@ impl Backend for Xdp {
         given.map_or(Handover::Nobody, Handover::Thread)
     }
 
+    fn lead(&mut self) -> Result<(), SetupError> {
+        self.redirect().map(drop)
+    }
+
     // Every port's interface is in the redirect map before the first program is attached.
     fn attach(&mut self) -> Result<(), SetupError> {
-        let mut ifindexes = Vec::new();
-        for config in &self.ports {
-            ifindexes.push(ifindex_of(&config.name)?);
-        }
-        for (port, ifindex) in (0u32..).zip(&ifindexes) {
-            self.set_redirect(port, *ifindex)?;
-        }
+        let ifindexes = self.redirect()?;
         self.start_shaper()?;
         if let Some(pins) = &self.pins {
             pins.give_way(&self.ports, &ifindexes);

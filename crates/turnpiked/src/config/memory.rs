@@ -82,7 +82,9 @@ fn wanted(config: &Config, tables: u64) -> (u64, u64) {
     let ring = u64::from(config.buffering.ring_mib) << 20;
     let tables = tables.saturating_add(ring + BESIDE);
     let sessions = u64::from(config.limits.sessions) * OF_A_SESSION;
-    let waiting = u64::from(config.buffering.max_mib) << 20;
+    // A start that takes over copies what waits.
+    let copies = if config.state.dir.is_some() { 2 } else { 1 };
+    let waiting = (u64::from(config.buffering.max_mib) << 20) * copies;
     (tables, tables.saturating_add(sessions + waiting))
 }
 

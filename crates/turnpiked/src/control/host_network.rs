@@ -174,7 +174,19 @@ impl HostNetwork {
         }
     }
 
-    /// Likewise what its programs have handed over since; packets that come from now on come behind that.
+    /// Whether they have.
+    pub(crate) fn has_judged(&self) -> bool {
+        let buffers = self.buffers.as_ref();
+        buffers.is_none_or(BufferThread::has_judged)
+    }
+
+    /// Whether what [`Self::begin`] was given has been looked at.
+    pub(crate) fn has_begun(&self) -> bool {
+        let buffers = self.buffers.as_ref();
+        !self.slow_path.has_left() && buffers.is_none_or(BufferThread::has_begun)
+    }
+
+    /// Likewise what its programs have handed over since; packets for idle UEs that come from now on come behind that.
     pub(crate) fn begin(&self, tables: &Tables, left: Vec<LeftPackets>) {
         let mut waiting = Vec::new();
         for left in left {

@@ -3,16 +3,21 @@
 use std::fs;
 
 use anyhow::{Context, Result, ensure};
-use arena::pool::Pool;
+use arena::pool::{self, Pool};
 use serde::{Deserialize, Serialize};
 use slowpath::{BufferBounds, FormerPackets, KeptPackets};
 use tables::{KeptFile, Words};
 
 use super::files::{Files, create_file, open_ours, unfinished};
 
+/// What this process writes and reads.
+pub(super) const FORMAT: u32 = 1;
+
 /// Front of the file: whose it is.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Whose {
+    /// Of what is in front of packets.
+    pub(super) format: u32,
     /// Monotonic time goes on within one.
     pub(super) boot: String,
     /// That of the process whose sessions the packets are of.
@@ -22,18 +27,18 @@ pub(super) struct Whose {
 }
 
 impl Files {
-    /// A file for packets of the process of this name, and what is in that of the one before; [`Self::keep_packets`] has it
-    /// take that one's place. Without room there packets end with the process. `waits`: there was one before.
+    /// A file for packets, and what is in that of the process before, if there was one, as `waits` says: the new one takes that
+    /// one's place when it has all that is there. Without room for it packets end with the process.
     pub(super) fn packets(&self, whose: &Whose, bounds: BufferBounds, waits: bool) -> KeptPackets {
-        let nothing = KeptPackets {
-            waits,
-            ..KeptPackets::default()
-        };
+        let path = &self.packets;
         if bounds.bytes == 0 {
-            return nothing;
+            let _ = fs::remove_file(path);
+            return KeptPackets {
+                waits,
+                ..KeptPackets::default()
+            };
         }
         let pool = self.new_pool(whose, bounds);
-        let path = &self.packets;
         let pool = pool.inspect_err(|error| {
             tracing::error!("{path:?}: {error:#}: packets for idle UEs end with this process");
         });
@@ -42,22 +47,25 @@ impl Files {
             tracing::error!("{path:?}: {error:#}: packets for idle UEs are lost");
             None
         });
+        let (path, is_kept) = (path.clone(), pool.is_ok());
+        let taken = move || {
+            let is_kept = is_kept && fs::rename(unfinished(&path), &path).is_ok();
+            // Else packets that have been sent would be sent once more.
+            if !is_kept {
+                let _ = fs::remove_file(&path);
+            }
+        };
         KeptPackets {
             pool: pool.ok(),
             former: former.flatten(),
+            taken: Some(Box::new(taken)),
             waits,
         }
     }
 
-    /// The new file is the one that the next process finds.
-    pub(super) fn keep_packets(&self) {
-        // There is none: it has been said why.
-        let _ = fs::rename(unfinished(&self.packets), &self.packets);
-    }
-
     fn new_pool(&self, whose: &Whose, bounds: BufferBounds) -> Result<Pool<Words>> {
         let file = create_file(&unfinished(&self.packets))?;
-        file.set_len(slowpath::octets_for(bounds.bytes) as u64)?;
+        file.set_len(pool::octets_for(bounds.bytes) as u64)?;
         let words = Words::all(KeptFile::map(file)?);
         Ok(Pool::create(words, &serde_json::to_vec(whose)?)?)
     }
@@ -68,6 +76,8 @@ impl Files {
         };
         let (pool, packets, damaged) = Pool::open(Words::all(KeptFile::map(file)?))?;
         let before: Whose = serde_json::from_slice(&pool.header()).context("its header")?;
+        let format = before.format;
+        ensure!(format == whose.format, "they have format {format}");
         ensure!(
             (&before.boot, before.seed) == (&whose.boot, whose.seed),
             "they are of another process"
@@ -105,6 +115,7 @@ mod tests {
 
     fn whose(seed: u64, ports: &[&str]) -> Whose {
         Whose {
+            format: FORMAT,
             boot: "this boot".to_owned(),
             seed,
             ports: ports.iter().map(|&name| name.to_owned()).collect(),
@@ -119,7 +130,7 @@ mod tests {
             pool.put(&[port; 100]).unwrap();
         }
         assert!(kept.former.is_none() && !kept.waits);
-        files.keep_packets();
+        kept.taken.unwrap()();
     }
 
     fn in_folder(test: impl FnOnce(Files)) {
@@ -142,7 +153,7 @@ mod tests {
             assert!(kept.pool.unwrap().used() == 0 && kept.waits);
             let again = files.packets(&whose(5, &["n3", "n6"]), BOUNDS, true);
             assert_eq!(again.former.unwrap().packets.len(), 2);
-            files.keep_packets();
+            again.taken.unwrap()();
             let after = files.packets(&whose(5, &["n3", "n6"]), BOUNDS, true);
             assert_eq!(after.former.unwrap().packets, []);
         });
@@ -157,6 +168,7 @@ mod tests {
             let bounds = BufferBounds { bytes: 0, ..BOUNDS };
             let none = files.packets(&whose(5, &["n3"]), bounds, true);
             assert!(none.pool.is_none() && none.former.is_none() && none.waits);
+            assert!(!files.packets.exists(), "nor later");
             fs::write(&files.packets, [7; 100_000]).unwrap();
             let kept = files.packets(&whose(5, &["n3"]), BOUNDS, true);
             assert!(kept.former.is_none() && kept.pool.is_some());
@@ -165,6 +177,8 @@ mod tests {
             fs::create_dir(unfinished(&files.packets)).unwrap();
             let kept = files.packets(&whose(5, &["n3"]), BOUNDS, true);
             assert!(kept.pool.is_none() && kept.waits);
+            kept.taken.unwrap()();
+            assert!(!files.packets.exists(), "nor twice");
         });
     }
 }

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use report::StateReport;
@@ -16,8 +17,11 @@ use super::elsewhere::Elsewhere;
 use super::files::{Files, Former, Header, LOCK, beside, create, unfinished};
 use super::former::count_before;
 use super::keeper::Kept;
-use super::packets::{Whose, number_of};
+use super::packets::{FORMAT, Whose, number_of};
 use crate::config::{Config, DatapathKind, State};
+
+/// How often it is looked whether other threads have come to an end with something.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// A start before this one has ended, or this one begins.
 pub(crate) struct Beginning {
@@ -134,16 +138,12 @@ impl Beginning {
     /// Packets that wait for idle UEs, for whoever keeps them from now on.
     pub(crate) fn packets(&self, config: &Config, bounds: BufferBounds) -> KeptPackets {
         let whose = Whose {
+            format: FORMAT,
             boot: self.boot.clone(),
             seed: self.identity.1,
             ports: ports(config),
         };
         self.files.packets(&whose, bounds, self.goes_on())
-    }
-
-    /// Somebody does.
-    pub(crate) fn keep_packets(&self) {
-        self.files.keep_packets();
     }
 
     /// The core, which nobody has spoken with yet, goes on as the former one; from now on its changes are kept. `attend`: is called
@@ -257,14 +257,14 @@ impl Beginning {
 impl TakenOver {
     /// Packets meet the core's tables from now on, and what others have counted is in its usage. `None`: there is no room to keep
     /// changes, which is no reason to leave users without a UPF. `begin`: is given what programs of before have handed over and nobody
-    /// has taken; packets that come from now on come behind that.
-    pub(crate) fn settle(
+    /// has taken, and gives a way to ask whether all of that has been looked at.
+    pub(crate) fn settle<F: Fn() -> bool>(
         self,
         now: Time,
         core: &mut Core<Tables>,
         out: &mut Outbox,
-        begin: impl FnOnce(&Tables, Vec<LeftPackets>),
-        attend: impl FnMut(&Core<Tables>),
+        begin: impl FnOnce(&Tables, Vec<LeftPackets>) -> F,
+        mut attend: impl FnMut(&Core<Tables>),
     ) -> Result<Option<Kept>> {
         let Self {
             before,
@@ -301,8 +301,13 @@ impl TakenOver {
         let left = before.iter().map(|former| former.left().ok().flatten());
         let left = left.zip(&numbers);
         let left = left.filter_map(|(left, numbers)| Some(left?.into_packets(numbers)));
-        begin(core.tables(), left.collect());
-        let counts = count_before(&before, now, core, out, attend)?;
+        let has_begun = begin(core.tables(), left.collect());
+        let counts = count_before(&before, now, core, out, &mut attend)?;
+        // Rings end with the files that name them.
+        while !has_begun() {
+            thread::sleep(LOOK);
+            attend(core);
+        }
         if outlived {
             tracing::info!(
                 after_ms = began.elapsed().as_millis() as u64,
@@ -355,8 +360,13 @@ fn ports(config: &Config) -> Vec<String> {
 /// Numbers of now for those of a process of before.
 fn numbers(config: &Config, before: &Header) -> Numbers {
     let now = ports(config);
+    let instances = || config.network_instance.iter();
+    let instance = |name: &String| {
+        let number = instances().position(|of| of.name == *name)?;
+        u16::try_from(number).ok()
+    };
     let home = |name: &String| {
-        let instance = config.network_instance.iter().find(|of| of.name == *name)?;
+        let instance = instances().find(|of| of.name == *name)?;
         number_of(&instance.interface, &now)
     };
     Numbers {
@@ -365,6 +375,7 @@ fn numbers(config: &Config, before: &Header) -> Numbers {
             .iter()
             .map(|name| number_of(name, &now))
             .collect(),
+        instances: before.instances.iter().map(instance).collect(),
         homes: before.instances.iter().map(home).collect(),
     }
 }

@@ -111,9 +111,12 @@ impl LeftRing {
                 if task.what == what::CUT && task.tunnel_len > 0 {
                     return None;
                 }
-                let ni = self.numbers.instance(task.ni)?;
-                let octets = record.get_mut(EVENT_HEADER_LEN + NI..)?;
-                *octets.first_chunk_mut()? = ni.to_ne_bytes();
+                // Others say nothing of it.
+                if matches!(task.what, what::EXPIRED | what::TOO_LONG | what::CUT) {
+                    let ni = self.numbers.instance(task.ni)?;
+                    let octets = record.get_mut(EVENT_HEADER_LEN + NI..)?;
+                    *octets.first_chunk_mut()? = ni.to_ne_bytes();
+                }
             }
             EVENT_HELD => {
                 let [a, b, c, d, _, _, flags @ ..] = *event.data.first_chunk::<HELD_LEN>()?;
@@ -220,6 +223,8 @@ mod tests {
     #[test]
     fn records_are_as_programs_of_now_make_them() {
         let bare = HELD_BARE;
+        let fragment = [[what::INNER_FRAGMENT, 0, 0, 0, 1], [0; 5]].concat();
+        let fragment = [&fragment[..], &[0; 14]].concat();
         let cut = |tunnel_len, ni| {
             let mut task = [0u8; 24];
             [task[0], task[1], task[4]] = [what::CUT, tunnel_len, ni];
@@ -243,6 +248,10 @@ mod tests {
             (
                 record(EVENT_HELD, 2, &held(0, bare)),
                 Some(record(EVENT_HELD, 7, &held(0, bare))),
+            ),
+            (
+                record(EVENT_PACKET, 1, &fragment),
+                Some(record(EVENT_PACKET, 2, &fragment)),
             ),
             (record(EVENT_HELD, 2, &held(2, bare)), None),
             (record(EVENT_HELD, 2, &held(3, bare)), None),

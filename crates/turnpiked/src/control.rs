@@ -237,7 +237,7 @@ impl Control {
         let (sockets, gate) = (mem::take(&mut self.sockets), self.gate.clone());
         let room = self.about.config.n4.receive_buffer_mib as usize * (1 << 20);
         let mut early = Early::new(sockets.as_slice(), &gate, room);
-        let waits = beginning.goes_on() && beginning.attaches_late();
+        let waits = beginning.goes_on();
         self.ends_early = Some(false);
         let now = self.now();
         let (core, outbox) = (&mut self.core, &mut self.outbox);
@@ -249,19 +249,8 @@ impl Control {
         self.manage();
         let now = self.now();
         let (core, outbox) = (&mut self.core, &mut self.outbox);
-        let network = &self.network;
-        core.tables_mut().lead()?;
-        network.judge_former();
-        while !network.has_judged() {
-            std::thread::sleep(NETWORK_LOOK);
-            early.attend(core);
-        }
-        let begin = |tables: &Tables, left| {
-            network.begin(tables, left);
-            || network.has_begun()
-        };
         let attend = |core: &Core<Tables>| early.attend(core);
-        self.kept = taken.settle(now, core, outbox, begin, attend)?;
+        self.kept = taken.settle(now, core, outbox, &self.network, attend)?;
         let waited = early.end();
         self.sockets = sockets;
         Ok(Some(waited))

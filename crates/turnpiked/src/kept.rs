@@ -19,4 +19,4 @@ mod packets;
 mod succession;
 
 pub(crate) use keeper::Kept;
-pub(crate) use succession::{Beginning, detach};
+pub(crate) use succession::{Beginning, Packets, detach};

@@ -40,6 +40,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             paging_killed,
         )
         .outlasting()
+        .line("[buffering]", "max_age_s = 3600")
         .line("[buffering]", "max_packets_per_session = 100000"),
         Scenario::new(
             "paging-killed-leaving",
@@ -47,12 +48,14 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             paging_killed_leaving,
         )
         .outlasting()
+        .line("[buffering]", "max_age_s = 3600")
         .line("[buffering]", "max_packets_per_session = 100000"),
         Scenario::new(
             "paging-restart",
             "packets for idle UEs are there again when the UPF is",
             paging_restart,
         )
+        .line("[buffering]", "max_age_s = 3600")
         .line("[state]", "dir = \"{folder}\"")
         .line("[state]", "on_stop = \"keep\""),
         Scenario::new(
@@ -196,8 +199,10 @@ fn paging_killed(world: &mut World) -> Result<String> {
     let flow = flow_down(world, &attached, Shape::endless(1000))?;
     let mut from_ue = 0;
     for time in 0..TIMES {
+        let before = reports(world)?;
         world.smf(0)?.idle(&attached.session)?;
         wait_for_waiting(world, 300)?;
+        eventually("a report", || Ok(reports(world)? > before))?;
         let before = reports(world)?;
         let upf = world.upf.take().context("the UPF is down")?;
         upf.stop(Signal::SIGKILL)?;
@@ -233,12 +238,16 @@ fn paging_killed(world: &mut World) -> Result<String> {
 
 fn paging_killed_leaving(world: &mut World) -> Result<String> {
     const TIMES: u32 = 3;
-    /// Packets of one batch of who sends them.
-    const TWICE_MAX: u32 = 1000;
+    /// Packets that are sent together, and a PDR's of one turn.
+    const TWICE_MAX: u32 = 256 + 64;
     let _others = in_use(world)?;
-    let attached = world.attach_plain("ue1", Family::V4)?;
+    let mut plan = world.plan(Family::V4, Style::Open5gs);
+    plan.urrs = vec![Urr::of_volume(1, ReportingTriggers::new())];
+    let attached = world.attach("ue1", &plan, 0, 0)?;
     both_ways(world, &attached)?;
-    let (mut twice, mut after) = (0, 0);
+    usage_so_far(world, &attached)?;
+    let (mut twice, mut sent) = (0, 0);
+    let mut after = Vec::new();
     for _ in 0..TIMES {
         world.smf(0)?.idle(&attached.session)?;
         let flow = flow_down(world, &attached, Shape::lasting(5_000, 1))?;
@@ -247,21 +256,32 @@ fn paging_killed_leaving(world: &mut World) -> Result<String> {
         world.activate(&attached)?;
         let upf = world.upf.take().context("the UPF is down")?;
         upf.stop(Signal::SIGKILL)?;
-        after += flow.sent() - flow.arrived();
         world.start_upf()?;
+        let left = buffers(world)?["taken"].as_u64().context("taken")?;
+        after.push(left as u32);
         let down = flow.finish()?;
         ensure!(
-            down.lost() == 0 && down.duplicates <= TWICE_MAX,
-            "{} of {} packets lost, {} twice",
-            down.lost(),
+            down.lost() == 0 && down.duplicates <= TWICE_MAX && down.late == 0,
+            "of {} packets {} lost, {} twice, {} overtaken",
             down.sent,
-            down.duplicates
+            down.lost(),
+            down.duplicates,
+            down.late
         );
         twice += down.duplicates;
+        sent += down.sent;
     }
-    ensure!(after > 0, "all had left when the UPF ended");
+    ensure!(
+        after.iter().any(|&left| (1..sent / TIMES).contains(&left)),
+        "{after:?} packets were left to the next one: none left when the UPF ended"
+    );
+    let used = usage_so_far(world, &attached)?.packets[1];
+    ensure!(
+        (sent.into()..=u64::from(sent + TIMES * TWICE_MAX)).contains(&used),
+        "{used} packets in the usage, {sent} were sent"
+    );
     Ok(format!(
-        "{TIMES} times; {after} packets were left to the next one, {twice} came twice"
+        "{TIMES} times; {after:?} packets were left to the next one, {twice} came twice"
     ))
 }
 

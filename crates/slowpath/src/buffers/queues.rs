@@ -403,7 +403,8 @@ impl Queues {
     pub(super) fn take_over(&mut self, former: FormerPackets) -> (Vec<Packet>, usize) {
         let (packets, lost) = self.store.take_over(former);
         let numbers = packets.iter().map(|packet| packet.came.number);
-        self.number = numbers.max().map_or(0, |last| last.saturating_add(1));
+        let next = numbers.max().map_or(0, |last| last.saturating_add(1));
+        self.number = self.number.max(next);
         (packets, lost)
     }
 

@@ -253,7 +253,7 @@ impl Backend for Xdp {
         for (port, ifindex) in ifindexes.into_iter().enumerate() {
             let link = self.link(port, ifindex)?;
             self.links.push(Some(link));
-            if let Some(pins) = &mut self.pins {
+            if let Some(pins) = &self.pins {
                 pins.are_met();
             }
         }

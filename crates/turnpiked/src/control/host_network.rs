@@ -16,6 +16,7 @@ use tables::{LeftPackets, Tables};
 use super::policies::Policies;
 use super::ports::Ports;
 use crate::config::Config;
+use crate::kept::Packets;
 
 /// Next hops, ports and policies as the kernel has them, and the threads of rtnetlink, the slow path and the buffers.
 pub(crate) struct HostNetwork {
@@ -167,27 +168,29 @@ impl HostNetwork {
         Some(receiver)
     }
 
-    /// Packets that waited for idle UEs when the process before this one ended go where the rules of now have them go.
-    pub(crate) fn judge_former(&self) {
+    /// Counters of End Markers.
+    pub(crate) fn end_markers(&self) -> &EndMarkerCounters {
+        &self.end_markers
+    }
+}
+
+impl Packets for HostNetwork {
+    fn judge(&self) {
         if let Some(buffers) = &self.buffers {
             buffers.judge_former();
         }
     }
 
-    /// Whether they have.
-    pub(crate) fn has_judged(&self) -> bool {
+    fn have_been_judged(&self) -> bool {
         let buffers = self.buffers.as_ref();
         buffers.is_none_or(BufferThread::has_judged)
     }
 
-    /// Whether what [`Self::begin`] was given has been looked at.
-    pub(crate) fn has_begun(&self) -> bool {
-        let buffers = self.buffers.as_ref();
-        !self.slow_path.has_left() && buffers.is_none_or(BufferThread::has_begun)
+    fn have_been(&self) -> bool {
+        self.buffers().taken > 0
     }
 
-    /// Likewise what its programs have handed over since; packets for idle UEs that come from now on come behind that.
-    pub(crate) fn begin(&self, tables: &Tables, left: Vec<LeftPackets>) {
+    fn take_left(&self, tables: &Tables, left: Vec<LeftPackets>) {
         let mut waiting = Vec::new();
         for left in left {
             self.slow_path
@@ -210,8 +213,8 @@ impl HostNetwork {
         }
     }
 
-    /// Counters of End Markers.
-    pub(crate) fn end_markers(&self) -> &EndMarkerCounters {
-        &self.end_markers
+    fn have_left_been_taken(&self) -> bool {
+        let buffers = self.buffers.as_ref();
+        !self.slow_path.has_left() && buffers.is_none_or(BufferThread::has_begun)
     }
 }

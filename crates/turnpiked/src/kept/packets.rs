@@ -32,8 +32,13 @@ impl Files {
     pub(super) fn packets(&self, whose: &Whose, bounds: BufferBounds, waits: bool) -> KeptPackets {
         let path = &self.packets;
         if bounds.bytes == 0 {
-            let _ = fs::remove_file(path);
+            let path = path.clone();
+            let taken = move || {
+                let _ = fs::remove_file(unfinished(&path));
+                let _ = fs::remove_file(&path);
+            };
             return KeptPackets {
+                taken: Some(Box::new(taken)),
                 waits,
                 ..KeptPackets::default()
             };
@@ -49,11 +54,13 @@ impl Files {
         });
         let (path, is_kept) = (path.clone(), pool.is_ok());
         let taken = move || {
-            let is_kept = is_kept && fs::rename(unfinished(&path), &path).is_ok();
-            // Else packets that have been sent would be sent once more.
-            if !is_kept {
-                let _ = fs::remove_file(&path);
+            if is_kept && let Err(error) = fs::rename(unfinished(&path), &path) {
+                tracing::error!(%error, ?path, "packets for idle UEs end with this process");
+            } else if is_kept {
+                return;
             }
+            // Packets that have been sent would be sent once more.
+            let _ = fs::remove_file(&path);
         };
         KeptPackets {
             pool: pool.ok(),
@@ -168,6 +175,7 @@ mod tests {
             let bounds = BufferBounds { bytes: 0, ..BOUNDS };
             let none = files.packets(&whose(5, &["n3"]), bounds, true);
             assert!(none.pool.is_none() && none.former.is_none() && none.waits);
+            none.taken.unwrap()();
             assert!(!files.packets.exists(), "nor later");
             fs::write(&files.packets, [7; 100_000]).unwrap();
             let kept = files.packets(&whose(5, &["n3"]), BOUNDS, true);

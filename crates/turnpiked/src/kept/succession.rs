@@ -20,8 +20,28 @@ use super::keeper::Kept;
 use super::packets::{FORMAT, Whose, number_of};
 use crate::config::{Config, DatapathKind, State};
 
-/// How often it is looked whether other threads have come to an end with something.
+/// How often it is looked whether other threads have come to an end with something, and for how long.
 const LOOK: Duration = Duration::from_millis(1);
+const WAIT: Duration = Duration::from_secs(2);
+
+/// Packets that processes of before have left.
+pub(crate) trait Packets {
+    /// Those that waited for idle UEs go where the rules of now have them go, and are counted in these tables.
+    fn judge(&self);
+
+    /// Whether they have.
+    fn have_been_judged(&self) -> bool;
+
+    /// Whether there were some.
+    fn have_been(&self) -> bool;
+
+    /// Likewise those that programs of before have handed over and nobody has taken. Packets for idle UEs that come from now on come behind
+    /// that.
+    fn take_left(&self, tables: &Tables, left: Vec<LeftPackets>);
+
+    /// Whether they have been taken.
+    fn have_left_been_taken(&self) -> bool;
+}
 
 /// A start before this one has ended, or this one begins.
 pub(crate) struct Beginning {
@@ -256,14 +276,13 @@ impl Beginning {
 
 impl TakenOver {
     /// Packets meet the core's tables from now on, and what others have counted is in its usage. `None`: there is no room to keep
-    /// changes, which is no reason to leave users without a UPF. `begin`: is given what programs of before have handed over and nobody
-    /// has taken, and gives a way to ask whether all of that has been looked at.
-    pub(crate) fn settle<F: Fn() -> bool>(
+    /// changes, which is no reason to leave users without a UPF. `packets`: has those that others have left.
+    pub(crate) fn settle(
         self,
         now: Time,
         core: &mut Core<Tables>,
         out: &mut Outbox,
-        begin: impl FnOnce(&Tables, Vec<LeftPackets>) -> F,
+        packets: &impl Packets,
         mut attend: impl FnMut(&Core<Tables>),
     ) -> Result<Option<Kept>> {
         let Self {
@@ -281,17 +300,28 @@ impl TakenOver {
                 kept = kept.and_then(|kept| Err((kept.files, error.into())));
             }
         }
+        let mut attached = match attaches_late {
+            true => core.tables_mut().lead(),
+            false => Ok(()),
+        };
+        if attached.is_ok() {
+            packets.judge();
+            wait(core, &mut attend, || packets.have_been_judged());
+            if let Some(pins) = core.tables().pins().filter(|_| packets.have_been()) {
+                pins.are_met();
+            }
+        }
         if attaches_late {
             elsewhere.detach();
-            if let Err(error) = core.tables_mut().attach() {
-                // Else some packets have met these tables.
-                if let (Ok(of), Some(generation), false) =
-                    (&kept, generation, core.tables().is_attached(0))
-                {
-                    let _ = fs::remove_file(of.files.unsettled(generation));
-                }
-                return Err(error.into());
+            attached = attached.and_then(|()| core.tables_mut().attach());
+        }
+        if let Err(error) = attached {
+            // Else some packets have met these tables.
+            let are_met = core.tables().is_attached(0) || packets.have_been();
+            if let (Ok(of), Some(generation), false) = (&kept, generation, are_met) {
+                let _ = fs::remove_file(of.files.unsettled(generation));
             }
+            return Err(error.into());
         }
         let outlived = before.iter().any(|former| former.header.tables > 0);
         if outlived {
@@ -301,19 +331,16 @@ impl TakenOver {
         let left = before.iter().map(|former| former.left().ok().flatten());
         let left = left.zip(&numbers);
         let left = left.filter_map(|(left, numbers)| Some(left?.into_packets(numbers)));
-        let has_begun = begin(core.tables(), left.collect());
+        packets.take_left(core.tables(), left.collect());
         let counts = count_before(&before, now, core, out, &mut attend)?;
-        // Rings end with the files that name them.
-        while !has_begun() {
-            thread::sleep(LOOK);
-            attend(core);
-        }
         if outlived {
             tracing::info!(
                 after_ms = began.elapsed().as_millis() as u64,
                 "packets meet this process' tables"
             );
         }
+        // Rings end with the files that name them.
+        wait(core, &mut attend, || packets.have_left_been_taken());
         drop(before);
         let give_up = |core: &mut Core<Tables>, files: Files, error| {
             core.keep_nothing();
@@ -350,6 +377,15 @@ impl TakenOver {
         }
         elsewhere.remove();
         Ok(Some(kept))
+    }
+}
+
+/// Until it is so, though not for ever: the way out of packets may take none.
+fn wait(core: &Core<Tables>, mut attend: impl FnMut(&Core<Tables>), is_so: impl Fn() -> bool) {
+    let until = Instant::now() + WAIT;
+    while !is_so() && Instant::now() < until {
+        thread::sleep(LOOK);
+        attend(core);
     }
 }
 

@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use compiled::Counters;
 use libbpf_rs::{MapCore, MapHandle};
@@ -53,14 +53,14 @@ pub struct Pins {
     /// Of this process.
     generation: u64,
     /// Packets meet them, or have.
-    is_met: bool,
+    is_met: AtomicBool,
     /// Nobody else has the folder while this is locked.
     _lock: File,
 }
 
 impl Drop for Pins {
     fn drop(&mut self) {
-        if !self.is_met {
+        if !self.is_met.load(Ordering::Relaxed) {
             remove(&self.maps(self.generation));
         }
     }
@@ -144,7 +144,7 @@ impl Pins {
         let mut pins = Self {
             folder: folder.to_owned(),
             generation: 0,
-            is_met: false,
+            is_met: AtomicBool::new(false),
             _lock: lock,
         };
         let latest = pins.generations().map_err(failed)?.into_iter().max();
@@ -180,9 +180,9 @@ impl Pins {
         }
     }
 
-    /// Packets meet the maps of this process from now on.
-    pub(super) fn are_met(&mut self) {
-        self.is_met = true;
+    /// Packets meet the maps of this process from now on, or have been counted there.
+    pub fn are_met(&self) {
+        self.is_met.store(true, Ordering::Relaxed);
     }
 
     /// Removes everything: what nobody else has ends.

@@ -1,12 +1,15 @@
 //! Records of 200 octets in an arena that has a thousand or a million of them. Floor: the same octets copied to a random place of such a memory.
+//! Packets of 64 and 1500 octets that come to a pool and leave it, each behind 10 000 others. Floor: the same octets copied in and out.
 //!
 //! With `GLIBC_TUNABLES=glibc.malloc.hugetlb=1` in huge pages, as memory in a tmpfs with `huge=advise` is.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
+use std::collections::VecDeque;
 use std::hint::black_box;
 use std::sync::atomic::AtomicU64;
 
+use arena::pool::{self, Pool};
 use arena::{Arena, octets_for};
 use criterion::{Criterion, criterion_group, criterion_main};
 
@@ -77,6 +80,36 @@ fn arena(c: &mut Criterion, count: u32) {
     });
 }
 
+fn packets(c: &mut Criterion) {
+    const WAITING: usize = 10_000;
+    for octets in [64, 1500] {
+        let (packet, mut out) = (vec![7; octets], vec![0; octets]);
+        let taken = pool::taken(octets) * (WAITING + 1);
+        let words: Vec<AtomicU64> = (0..pool::octets_for(taken) / 8)
+            .map(|_| AtomicU64::new(0))
+            .collect();
+        let mut pool = Pool::create(&words[..], b"").unwrap();
+        let mut waiting: VecDeque<_> = (0..WAITING).map(|_| pool.put(&packet).unwrap()).collect();
+        c.bench_function(&format!("packet of {octets}"), |b| {
+            b.iter(|| {
+                waiting.push_back(pool.put(black_box(&packet)).unwrap());
+                let first = waiting.pop_front().unwrap();
+                pool.copy(first, black_box(&mut out));
+                pool.give(first);
+            });
+        });
+        let mut heap = vec![0_u8; (WAITING + 1) * octets];
+        c.bench_function(&format!("floor, packet of {octets}"), |b| {
+            let mut at = 0;
+            b.iter(|| {
+                heap[at * octets..][..octets].copy_from_slice(black_box(&packet));
+                at = (at + 1) % (WAITING + 1);
+                out.copy_from_slice(black_box(&heap[at * octets..][..octets]));
+            });
+        });
+    }
+}
+
 fn thousand(c: &mut Criterion) {
     arena(c, 1 << 10);
 }
@@ -88,6 +121,6 @@ fn million(c: &mut Criterion) {
 criterion_group! {
     name = benches;
     config = Criterion::default().sample_size(10);
-    targets = thousand, million
+    targets = packets, thousand, million
 }
 criterion_main!(benches);

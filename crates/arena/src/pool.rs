@@ -118,7 +118,7 @@ impl<M: Memory> Pool<M> {
         fence(Ordering::Release);
         superblock.write(words, header);
         store_backed(words, 1);
-        // What it was before may look like records.
+        // Former content may look like records.
         for number in FIRST..(PAGE / BLOCK) as u32 {
             store(&words[number as usize * WORDS], 0, Ordering::Relaxed);
         }

@@ -105,7 +105,7 @@ pub type Taken = Box<dyn FnOnce() + Send>;
 pub struct KeptPackets {
     /// Memory with room for as many octets as [`arena::pool::octets_for`] says. `None`: they end with the process.
     pub pool: Option<Pool<Words>>,
-    /// What the process before this one has left there.
+    /// Left by the process before this one.
     pub former: Option<FormerPackets>,
     /// Is called once the memory has all that there is: what the process before this one has left is not needed any more.
     pub taken: Option<Taken>,

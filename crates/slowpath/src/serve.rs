@@ -280,7 +280,7 @@ pub struct SlowPathThread {
 #[derive(Debug, Default)]
 struct Left {
     rings: Mutex<Vec<LeftRing>>,
-    /// That have not been taken to their end.
+    /// Number of rings that are not empty yet.
     waiting: AtomicUsize,
 }
 

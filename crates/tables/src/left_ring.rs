@@ -41,14 +41,14 @@ impl Numbers {
 /// Number of records of a ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeftRecords {
-    /// That were taken.
+    /// Given to who reads.
     pub taken: usize,
-    /// That nothing can become of: interface or network instance are gone, there is no room, or they were to be cut for a tunnel of the
+    /// Lost: interface or network instance are gone, there is no room, or they were to be cut for a tunnel of the
     /// tables of before.
     pub lost: usize,
 }
 
-/// Rings of a generation; `None`: it has not left that one.
+/// Rings of a generation; `None`: it has not pinned that one.
 #[derive(Debug)]
 pub struct LeftPackets {
     /// Frames above their rate that had not left, in the ring and with the process.

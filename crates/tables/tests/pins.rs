@@ -205,7 +205,7 @@ fn programs_stay_until_those_of_the_next_process_take_over() {
     let pins = second.pins().unwrap();
     pins.retain_maps(&[1]);
     let maps = names(&host.folder().join("maps-1-0000000000000001"));
-    // What has counted, and rings.
+    // Maps with counts, and rings.
     let mut expected = ["config", "cpus", "entries", "sides", "slow"].to_vec();
     expected.extend(["copies", "events", "held", "later"]);
     expected.sort_unstable();

@@ -7,8 +7,10 @@ mod ring;
 mod room;
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::Memory;
 use crate::layout::{PAGE, WORD};
 
 /// Records as they should be.
@@ -43,5 +45,27 @@ impl Random {
 
     fn record(&mut self, octets: usize) -> Vec<u8> {
         (0..octets).map(|_| self.next() as u8).collect()
+    }
+}
+
+/// Memory of a file system that has room for so many octets.
+struct Scarce<'w>(&'w [AtomicU64], usize);
+
+impl Memory for Scarce<'_> {
+    fn words(&self) -> &[AtomicU64] {
+        self.0
+    }
+
+    fn back(&mut self, octets: usize) -> io::Result<()> {
+        match octets <= self.1 {
+            true => Ok(()),
+            false => Err(io::ErrorKind::StorageFull.into()),
+        }
+    }
+
+    fn give_back(&mut self, from: usize) {
+        for word in &self.0[from / WORD..] {
+            word.store(0, Ordering::Relaxed);
+        }
     }
 }

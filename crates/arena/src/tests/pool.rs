@@ -1,11 +1,10 @@
 //! A pool through deaths, damage and memory without room.
 
 use std::collections::BTreeSet;
-use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::death::{lives, with_stores};
-use super::{Random, memory};
+use super::{Random, Scarce, memory};
 use crate::Memory;
 use crate::layout::{PAGE, WORD};
 use crate::pool::{self, Pool, Stored};
@@ -214,28 +213,6 @@ fn made_up_lengths_are_read_within_bounds() {
     }
     let (pool, records, damaged) = Pool::open(&words[..]).unwrap();
     assert!(records.is_empty() && damaged > 32_000 && pool.used() == 0);
-}
-
-/// Memory of a file system that has room for so many octets.
-struct Scarce<'w>(&'w [AtomicU64], usize);
-
-impl Memory for Scarce<'_> {
-    fn words(&self) -> &[AtomicU64] {
-        self.0
-    }
-
-    fn back(&mut self, octets: usize) -> io::Result<()> {
-        match octets <= self.1 {
-            true => Ok(()),
-            false => Err(io::ErrorKind::StorageFull.into()),
-        }
-    }
-
-    fn give_back(&mut self, from: usize) {
-        for word in &self.0[from / WORD..] {
-            word.store(0, Ordering::Relaxed);
-        }
-    }
 }
 
 #[test]

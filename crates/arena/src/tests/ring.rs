@@ -1,11 +1,9 @@
 //! A ring through deaths, damage and memory without room.
 
-use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::death::with_stores;
-use super::{Random, word};
-use crate::Memory;
+use super::{Random, Scarce, word};
 use crate::layout::WORD;
 use crate::ring::{self, Ring};
 
@@ -131,22 +129,6 @@ fn any_words_are_a_ring_or_none() {
             assert!(ring.records().count() <= words.len());
             (0..5).for_each(|_| drop(ring.push(b"")));
         }
-    }
-}
-
-/// Memory of a file system that has room for so many octets.
-struct Scarce<'w>(&'w [AtomicU64], usize);
-
-impl Memory for Scarce<'_> {
-    fn words(&self) -> &[AtomicU64] {
-        self.0
-    }
-
-    fn back(&mut self, octets: usize) -> io::Result<()> {
-        if octets <= self.1 {
-            return Ok(());
-        }
-        Err(io::ErrorKind::StorageFull.into())
     }
 }
 

@@ -41,7 +41,7 @@ impl Packet {
     }
 }
 
-/// What is in front of its frame in memory.
+/// Octets in front of its frame in memory.
 pub(super) fn front_of(packet: &Packet) -> [u8; FRONT] {
     let Came { number, at_ms } = packet.came;
     let mut front = [0; FRONT];

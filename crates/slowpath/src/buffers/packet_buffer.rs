@@ -74,7 +74,7 @@ struct Batch {
     frames: Vec<((u32, u16), usize, usize)>,
     /// Entries whose packets these are, or were handed on otherwise.
     entries: Vec<u32>,
-    /// Those that were in memory until now, and are so until they have left: whoever is killed meanwhile sends them once more.
+    /// Packets whose memory is given back when they have left: after a kill in between they are sent once more.
     gone: Vec<Packet>,
 }
 

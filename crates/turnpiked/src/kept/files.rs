@@ -309,7 +309,7 @@ pub(super) fn create(path: &Path, header: &Header) -> Result<(Arena<Words>, Ring
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
     use std::thread;
 
@@ -321,7 +321,7 @@ mod tests {
     const NODE: &[u8] = include_bytes!("../../../../fuzz/corpus/node_record/nobody-1");
     const BOOT: &str = "this boot";
 
-    fn in_folder(test: impl FnOnce(&Path, Files)) {
+    pub(in crate::kept) fn in_folder(test: impl FnOnce(&Path, Files)) {
         let name = format!("turnpiked-kept-{:?}", thread::current().id());
         let folder = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
         let files = Files::new(&folder, UPF).unwrap();

@@ -32,6 +32,12 @@ impl Former {
         left.transpose()
     }
 
+    /// It and its tables.
+    pub(super) fn with_tables(self) -> (Self, Result<Option<Left>, SetupError>) {
+        let left = self.left();
+        (self, left)
+    }
+
     /// Its sessions come to be in a core that has resumed its node. Returns the number of those that could not be taken in.
     pub(super) fn enter(
         &self,
@@ -131,22 +137,22 @@ impl Former {
 
 /// Counts of tables of before are added to the usage of sessions. No packet meets those any more. Returns counters of ports.
 pub(super) fn count_before(
-    before: &[Former],
+    before: &[(Former, Result<Option<Left>, SetupError>)],
     now: Time,
     core: &mut Core<Tables>,
     out: &mut Outbox,
     mut attend: impl FnMut(&Core<Tables>),
 ) -> io::Result<Counts> {
     let (mut counts, mut is_whole) = (Counts::default(), true);
-    if let Some(first) = before.first() {
+    if let Some((first, _)) = before.first() {
         let octets = first.arena.get(first.header.counts());
         let read = octets.and_then(|octets| serde_json::from_slice(&octets).ok());
         // A process whose tables end with it leaves them when it stops.
         is_whole = read.is_some() || first.header.tables == 0;
         counts = read.unwrap_or_default();
     }
-    for former in before {
-        match former.left() {
+    for (former, left) in before {
+        match left {
             Ok(Some(left)) => {
                 let packets = left.unmanaged();
                 if packets > 0 {
@@ -155,7 +161,7 @@ pub(super) fn count_before(
                 for (number, name) in former.header.ports.iter().enumerate() {
                     counts.add(name, &left.port(number));
                 }
-                former.count(&left, now, core, out, &mut attend)?;
+                former.count(left, now, core, out, &mut attend)?;
             }
             // It has left its counts, if it had the time.
             Ok(None) => {}

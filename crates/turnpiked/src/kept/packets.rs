@@ -10,17 +10,17 @@ use tables::{KeptFile, Words};
 
 use super::files::{Files, create_file, open_ours, unfinished};
 
-/// What this process writes and reads.
+/// Format of what is in front of packets, as this process writes it.
 pub(super) const FORMAT: u32 = 1;
 
 /// Front of the file: whose it is.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Whose {
-    /// Of what is in front of packets.
+    /// Format of what is in front of packets.
     pub(super) format: u32,
     /// Monotonic time goes on within one.
     pub(super) boot: String,
-    /// That of the process whose sessions the packets are of.
+    /// Seed of the process whose sessions the packets are of.
     pub(super) seed: u64,
     /// Interfaces by the numbers that packets have.
     pub(super) ports: Vec<String>,
@@ -111,6 +111,7 @@ pub(super) fn number_of(name: &str, ports: &[String]) -> Option<u16> {
 mod tests {
     use std::time::Duration;
 
+    use super::super::files::tests::in_folder;
     use super::*;
 
     const BOUNDS: BufferBounds = BufferBounds {
@@ -140,17 +141,9 @@ mod tests {
         kept.taken.unwrap()();
     }
 
-    fn in_folder(test: impl FnOnce(Files)) {
-        let name = format!("turnpiked-packets-{:?}", std::thread::current().id());
-        let folder = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
-        let files = Files::new(&folder, "upf1").unwrap();
-        test(files);
-        fs::remove_dir_all(&folder).unwrap();
-    }
-
     #[test]
     fn packets_are_found_by_the_next_process_with_its_interfaces() {
-        in_folder(|files| {
+        in_folder(|_, files| {
             leave(&files);
             let kept = files.packets(&whose(5, &["n9", "n6"]), BOUNDS, true);
             let former = kept.former.unwrap();
@@ -168,7 +161,7 @@ mod tests {
 
     #[test]
     fn those_of_others_are_not() {
-        in_folder(|files| {
+        in_folder(|_, files| {
             leave(&files);
             let kept = files.packets(&whose(6, &["n3"]), BOUNDS, true);
             assert!(kept.former.is_none() && kept.pool.is_some());

@@ -26,7 +26,7 @@ const WAIT: Duration = Duration::from_secs(2);
 
 /// Packets that processes of before have left.
 pub(crate) trait Packets {
-    /// Those that waited for idle UEs go where the rules of now have them go, and are counted in these tables.
+    /// Packets that waited for idle UEs go where the rules of now have them go, and are counted in these tables.
     fn judge(&self);
 
     /// Whether they have.
@@ -327,10 +327,12 @@ impl TakenOver {
         if outlived {
             core.tables().pass()?;
         }
-        // One that has left none has been, or will be, said to be gone.
-        let left = before.iter().map(|former| former.left().ok().flatten());
-        let left = left.zip(&numbers);
-        let left = left.filter_map(|(left, numbers)| Some(left?.into_packets(numbers)));
+        let mut before: Vec<_> = before.into_iter().map(Former::with_tables).collect();
+        let left = before.iter_mut().zip(&numbers);
+        let left = left.filter_map(|((_, left), numbers)| {
+            let left = left.as_mut().ok()?.as_mut()?;
+            Some(left.take_packets(numbers))
+        });
         packets.take_left(core.tables(), left.collect());
         let counts = count_before(&before, now, core, out, &mut attend)?;
         if outlived {

@@ -88,13 +88,13 @@ impl Left {
         self.counting.port(port)
     }
 
-    /// What its programs have handed over and nobody has taken: nobody else takes it, and no packet meets those any more.
-    pub fn into_packets(self, numbers: &Numbers) -> LeftPackets {
+    /// Records that its programs, which no packet meets any more, have handed over and nobody has taken. Nobody else takes them.
+    pub fn take_packets(&mut self, numbers: &Numbers) -> LeftPackets {
         let ring = |ring: Option<Ring>| {
             let entries = self.entries.clone();
             ring.map(|ring| LeftRing::new(ring, numbers.clone(), entries))
         };
-        let [events, copies, held, later] = self.rings.map(ring);
+        let [events, copies, held, later] = std::mem::take(&mut self.rings).map(ring);
         let config = self.config.as_ref().and_then(|config| config.first());
         LeftPackets {
             shaped: config.map_or(0, |config| config.shaped.load(Ordering::Acquire)),

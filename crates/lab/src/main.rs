@@ -10,7 +10,7 @@ use lab::{bench, cleanup, demo, scenario};
 
 /// An emulated SMF, gNBs, UEs and data network around a real turnpiked. Needs root.
 #[derive(Parser)]
-#[command(version)]
+#[command(version, long_version = cli::version(&[]))]
 struct Arguments {
     /// The data path of the UPF
     #[arg(long, global = true, value_enum, default_value_t)]

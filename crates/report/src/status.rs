@@ -13,6 +13,11 @@ use crate::usage::UsageTotals;
 pub struct Status {
     /// Release of turnpiked.
     pub version: String,
+    /// Commit that was built; absent where nobody said it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
+    /// Data paths that were built: names that `datapath.kind` may have.
+    pub datapaths: Vec<String>,
     /// Our Node ID.
     pub node_id: String,
     /// Seconds since the start.

@@ -26,7 +26,7 @@ use report::client::{self, Answer, Client};
 
 /// Shows what a running turnpiked does.
 #[derive(Parser)]
-#[command(version, after_help = EXIT_CODES)]
+#[command(version, long_version = cli::version(&[]), after_help = EXIT_CODES)]
 struct Arguments {
     /// Address that turnpiked listens at: api.listen of its configuration.
     #[arg(
@@ -199,5 +199,21 @@ fn told<T>(answer: Answer<T>, json: bool, show: impl FnOnce(&T) -> String) -> St
         format!("{:#}\n", answer.json)
     } else {
         show(&answer.report)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    /// The daemon that it speaks with has data paths.
+    #[test]
+    fn version_names_no_data_paths() {
+        let version = Arguments::command().render_long_version();
+        assert!(version.starts_with("turnpike 0."), "{version}");
+        assert!(version.contains("(commit "), "{version}");
+        assert!(!version.contains("data paths"), "{version}");
     }
 }

@@ -16,8 +16,9 @@ use crate::usage::urrs;
 
 pub(crate) fn status(status: &Status) -> String {
     let mut out = format!(
-        "turnpiked {}, node {}, up {}\n",
+        "turnpiked {}{}, node {}, up {}\n",
         status.version.cell(),
+        build(status),
         status.node_id.cell(),
         duration(status.uptime_s),
     );
@@ -32,6 +33,19 @@ pub(crate) fn status(status: &Status) -> String {
     );
     out += &status.state.as_ref().map_or(String::new(), state);
     out + &troubles(status) + &ports(&status.ports) + "\n" + &tables(&status.tables)
+}
+
+/// Commit and data paths of the build; nothing of a turnpiked that does not tell.
+fn build(status: &Status) -> String {
+    let commit = status.commit.as_ref();
+    let commit = commit.map(|commit| format!("commit {}", commit.cell()));
+    let names: Vec<String> = status.datapaths.iter().map(Cell::cell).collect();
+    let datapaths = (!names.is_empty()).then(|| format!("data paths {}", names.join(", ")));
+    let parts: Vec<String> = commit.into_iter().chain(datapaths).collect();
+    match parts.as_slice() {
+        [] => String::new(),
+        parts => format!(" ({})", parts.join(", ")),
+    }
 }
 
 /// Troubles that an operator has to see before all else.

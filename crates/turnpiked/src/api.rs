@@ -34,7 +34,7 @@ use utoipa::OpenApi;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 
 use crate::command::{Asker, NoAnswer};
-use crate::config::Config;
+use crate::config::{Config, DatapathKind};
 use crate::logging;
 use crate::plan;
 use crate::snapshot::Snapshot;
@@ -220,8 +220,11 @@ fn authorized(token: Option<&str>, headers: &HeaderMap) -> bool {
 #[utoipa::path(get, path = report::STATUS.path(), responses((status = 200, body = Status)))]
 async fn status(State(api): State<Api>) -> Result<Json<Status>, Failure> {
     let snapshot = api.control.snapshot().await?;
+    let datapaths = DatapathKind::built().into_iter();
     Ok(Json(Status {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
+        version: cli::RELEASE.to_owned(),
+        commit: cli::COMMIT.map(str::to_owned),
+        datapaths: datapaths.map(str::to_owned).collect(),
         node_id: api.config.node.id.to_string(),
         uptime_s: api.started.elapsed().unwrap_or_default().as_secs(),
         recovery_time_stamp: snapshot.recovery_time_stamp,

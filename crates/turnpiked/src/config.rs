@@ -230,6 +230,13 @@ impl DatapathKind {
             Self::Dpdk => "dpdk",
         }
     }
+
+    /// Names of the data paths in this build.
+    pub(crate) fn built() -> Vec<&'static str> {
+        let kinds = [Self::Xdp, Self::Kernel, Self::Dpdk].into_iter();
+        let built = kinds.filter(|&kind| kind != Self::Dpdk || cfg!(feature = "dpdk"));
+        built.map(Self::name).collect()
+    }
 }
 
 /// Hook in the kernel where the XDP program runs.

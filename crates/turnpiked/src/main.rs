@@ -32,11 +32,11 @@ use std::time::Instant;
 
 use clap::{Parser, Subcommand};
 
-use config::{Config, Problem, System};
+use config::{Config, DatapathKind, Problem, System};
 
 /// A 5G User Plane Function.
 #[derive(Parser)]
-#[command(version, after_help = AFTERWARDS, arg_required_else_help = true)]
+#[command(version, long_version = cli::version(&DatapathKind::built()), after_help = AFTERWARDS, arg_required_else_help = true)]
 #[command(args_conflicts_with_subcommands = true)]
 struct Arguments {
     /// Configuration file; deploy/turnpiked.example.toml explains each key.

@@ -41,10 +41,14 @@ type Labels<'l, const N: usize> = [(&'l str, &'l str); N];
 impl Collector for Page {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
         let mut out = Out(encoder);
-        let version = [("version", env!("CARGO_PKG_VERSION"))];
+        let build = [
+            ("version", cli::RELEASE),
+            ("commit", cli::COMMIT.unwrap_or("unknown")),
+        ];
+        let help = "Release and commit";
         out.0
-            .encode_descriptor("turnpike_build", "Version", None, MetricType::Info)?
-            .encode_info(&version)?;
+            .encode_descriptor("turnpike_build", help, None, MetricType::Info)?
+            .encode_info(&build)?;
         self.state(&mut out)?;
         self.n4(&mut out)?;
         self.rest(&mut out)?;

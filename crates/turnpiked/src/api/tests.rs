@@ -522,7 +522,12 @@ async fn metrics_are_openmetrics() {
     ] {
         assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
     }
-    assert!(text.contains("turnpike_build_info{version="));
+    let build = text.lines().find(|l| l.starts_with("turnpike_build_info{"));
+    let build = build.unwrap();
+    assert!(
+        build.contains("version=\"") && build.contains("commit=\""),
+        "{build}"
+    );
     assert!(text.contains("process_resident_memory_bytes "));
     assert!(text.contains("process_cpu_seconds_total "));
 }

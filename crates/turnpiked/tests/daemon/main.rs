@@ -2,6 +2,7 @@
 //! mode on veths.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod command_line;
 mod common;
 mod interfaces;
 mod kept;
@@ -112,6 +113,9 @@ fn starts_serves_and_ends() {
         (&status["sessions"]["used"], &status["peers"]["used"]),
         (&1.into(), &1.into())
     );
+    assert_eq!(status["version"], cli::RELEASE);
+    assert_eq!(status["datapaths"][0], "xdp");
+    assert_eq!(status["commit"].as_str(), cli::COMMIT);
     // As the kernel and glibc of this machine have it.
     let pages = &status["huge_pages"];
     assert!(pages["asked_for"].is_boolean(), "{pages}");

@@ -4,13 +4,14 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use cli::{List, Program};
 use lab::smf::Style;
 use lab::upf::Datapath;
 use lab::{bench, cleanup, demo, scenario};
 
 /// An emulated SMF, gNBs, UEs and data network around a real turnpiked. Needs root.
 #[derive(Parser)]
-#[command(version, long_version = cli::version(&[]))]
+#[command(version, long_version = cli::version(&[]), after_help = PROGRAM.exit_codes_line())]
 struct Arguments {
     /// The data path of the UPF
     #[arg(long, global = true, value_enum, default_value_t)]
@@ -18,6 +19,29 @@ struct Arguments {
     #[command(subcommand)]
     command: Action,
 }
+
+const PROGRAM: Program = Program {
+    name: "turnpike-lab",
+    section: "1",
+    exit_codes: &[
+        ("0", "done"),
+        ("1", "it could not be done, or a scenario failed"),
+        ("2", "wrong usage"),
+    ],
+    environment: &[(
+        "TURNPIKED",
+        "Path of the turnpiked to run, instead of the one beside this program.",
+    )],
+    lists: &[List {
+        heading: "FILES",
+        entries: &[(
+            cleanup::RUN_DIR,
+            "Configurations, logs and captures of labs that run.",
+        )],
+    }],
+    see_also: &[("turnpiked", "8"), ("turnpike", "1")],
+    file_pages: &[],
+};
 
 #[derive(Subcommand)]
 enum Action {
@@ -59,7 +83,11 @@ enum Action {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    // Before anything is claimed: documents are written where no lab may run.
+    let arguments: Arguments = match cli::parse(&PROGRAM) {
+        Ok(arguments) => arguments,
+        Err(code) => return code,
+    };
     arguments.datapath.choose();
     let result = cleanup::claim()
         .and_then(|()| cleanup::on_signals())
@@ -111,4 +139,26 @@ fn scenarios(
     } else {
         ExitCode::FAILURE
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn each_subcommand_has_its_page() {
+        let command = Arguments::command();
+        let documents = cli::documents(&PROGRAM, command.clone()).unwrap();
+        let names: Vec<String> = command
+            .get_subcommands()
+            .map(|below| format!("man/turnpike-lab-{}.1", below.get_name()))
+            .collect();
+        assert!(names.len() > 1, "{names:?}");
+        for name in &names {
+            let found = documents.iter().any(|(file, _)| file.as_path() == name);
+            assert!(found, "{name}");
+        }
+    }
 }

@@ -21,12 +21,13 @@ use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
+use cli::{List, Program, Shell};
 use report::client::{self, Answer, Client};
 
 /// Shows what a running turnpiked does.
 #[derive(Parser)]
-#[command(version, long_version = cli::version(&[]), after_help = EXIT_CODES)]
+#[command(version, long_version = cli::version(&[]), after_help = PROGRAM.exit_codes_line())]
 struct Arguments {
     /// Address that turnpiked listens at: api.listen of its configuration.
     #[arg(
@@ -46,8 +47,26 @@ struct Arguments {
     question: Question,
 }
 
-const EXIT_CODES: &str = "Exit codes: 0 done; 1 refused, no such session, or output cannot be written; 2 wrong usage; \
-    3 turnpiked cannot be reached.";
+const PROGRAM: Program = Program {
+    name: "turnpike",
+    section: "1",
+    exit_codes: &[
+        ("0", "done"),
+        ("1", "refused, no such session, or output cannot be written"),
+        ("2", "wrong usage"),
+        ("3", "turnpiked cannot be reached"),
+    ],
+    environment: &[],
+    lists: &[List {
+        heading: "FILES",
+        entries: &[(
+            "/etc/turnpike/turnpiked.toml",
+            "Configuration of turnpiked: api.listen, the address to ask, and api.token_file. It is not read.",
+        )],
+    }],
+    see_also: &[("turnpiked", "8"), ("turnpiked.toml", "5")],
+    file_pages: &[],
+};
 
 #[derive(Subcommand)]
 enum Question {
@@ -104,10 +123,21 @@ enum Question {
     Policies,
     /// Applications with the Packet Flow Descriptions that SMFs provisioned.
     Pfds,
+    /// Completions of this command line, as a script of the shell on standard output.
+    ///
+    /// Packages bring those of bash, zsh and fish. Without a package, for bash: turnpike completions bash >
+    /// ~/.local/share/bash-completion/completions/turnpike
+    Completions {
+        /// Shell that reads them.
+        shell: Shell,
+    },
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments: Arguments = match cli::parse(&PROGRAM) {
+        Ok(arguments) => arguments,
+        Err(code) => return code,
+    };
     let result = match &arguments.question {
         Question::Trace(options) => client(&arguments)
             .and_then(|client| trace::run(&client, options, arguments.json))
@@ -115,6 +145,9 @@ fn main() -> ExitCode {
         Question::Top(options) => client(&arguments)
             .and_then(|client| top::run(client, options, arguments.json))
             .map(|()| String::new()),
+        &Question::Completions { shell } => {
+            Ok(cli::completions(shell, Arguments::command(), PROGRAM.name))
+        }
         question => answer(&arguments, question),
     };
     match result {
@@ -188,8 +221,8 @@ fn answer(arguments: &Arguments, question: &Question) -> Result<String, Error> {
         Question::Pfds => told(client.get(&report::PFDS)?, json, show::pfds),
         Question::Peers => told(client.get(&report::PEERS)?, json, show::peers),
         Question::Smfs => told(client.get(&report::SMFS)?, json, show::smfs),
-        // Not one answer, but many lines.
-        Question::Trace(_) | Question::Top(_) => String::new(),
+        // Not one answer, but many lines; or nothing that turnpiked is asked.
+        Question::Trace(_) | Question::Top(_) | Question::Completions { .. } => String::new(),
     })
 }
 
@@ -215,5 +248,19 @@ mod tests {
         assert!(version.starts_with("turnpike 0."), "{version}");
         assert!(version.contains("(commit "), "{version}");
         assert!(!version.contains("data paths"), "{version}");
+    }
+    #[test]
+    fn each_subcommand_has_its_page() {
+        let command = Arguments::command();
+        let documents = cli::documents(&PROGRAM, command.clone()).unwrap();
+        let names: Vec<String> = command
+            .get_subcommands()
+            .map(|below| format!("man/turnpike-{}.1", below.get_name()))
+            .collect();
+        assert!(names.len() > 1, "{names:?}");
+        for name in &names {
+            let found = documents.iter().any(|(file, _)| file.as_path() == name);
+            assert!(found, "{name}");
+        }
     }
 }

@@ -31,24 +31,96 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::{Parser, Subcommand};
+use cli::{FilePage, List, Program};
 
 use config::{Config, DatapathKind, Problem, System};
 
 /// A 5G User Plane Function.
 #[derive(Parser)]
-#[command(version, long_version = cli::version(&DatapathKind::built()), after_help = AFTERWARDS, arg_required_else_help = true)]
+#[command(version, long_version = cli::version(&DatapathKind::built()), after_help = afterwards(), arg_required_else_help = true)]
 #[command(args_conflicts_with_subcommands = true)]
 struct Arguments {
-    /// Configuration file; deploy/turnpiked.example.toml explains each key.
+    /// Configuration file; turnpiked.toml(5) or deploy/turnpiked.example.toml explains each key.
     #[arg(long, value_name = "FILE", required = true)]
     config: Option<PathBuf>,
     #[command(subcommand)]
     command: Option<Command>,
 }
 
-const AFTERWARDS: &str = "\
-Exit codes: 0 ended as asked; 1 could not start or go on; 2 configuration or command line is wrong.
+const SIGNALS: &str = "\
 Signals: TERM, INT and QUIT release associations and end it, a second one at once; HUP opens log files anew.";
+
+fn afterwards() -> String {
+    format!("{}\n{SIGNALS}", PROGRAM.exit_codes_line())
+}
+
+const CONFIGURATION: (&str, &str) = (
+    "/etc/turnpike/turnpiked.toml",
+    "The configuration: turnpiked.toml(5).",
+);
+
+const PROGRAM: Program = Program {
+    name: "turnpiked",
+    section: "8",
+    exit_codes: &[
+        ("0", "ended as asked"),
+        ("1", "could not start or go on"),
+        ("2", "configuration or command line is wrong"),
+    ],
+    environment: &[
+        (
+            "RUNTIME_DIRECTORY",
+            "Folder for the time of the last start, instead of /run/turnpike; set by systemd.",
+        ),
+        (
+            "NOTIFY_SOCKET",
+            "Socket that is told when packets and requests are served; set by systemd.",
+        ),
+        (
+            "LISTEN_FDS",
+            "Sockets of N4 that systemd has opened before, and hands over.",
+        ),
+        (
+            "GLIBC_TUNABLES",
+            "Settings of the heap. Without it turnpiked starts itself anew with huge pages for the heap.",
+        ),
+    ],
+    lists: &[
+        List {
+            heading: "SIGNALS",
+            entries: &[
+                (
+                    "TERM, INT, QUIT",
+                    "Release associations and end; a second one ends at once.",
+                ),
+                ("HUP", "Open log files anew."),
+            ],
+        },
+        List {
+            heading: "FILES",
+            entries: &[
+                CONFIGURATION,
+                (
+                    "/run/turnpike",
+                    "Time of the last start, so that no two starts have the same Recovery Time Stamp.",
+                ),
+            ],
+        },
+    ],
+    see_also: &[("turnpiked.toml", "5"), ("turnpike", "1")],
+    file_pages: &[FilePage {
+        name: "turnpiked.toml",
+        about: "configuration file of turnpiked",
+        description: "The configuration is a file in TOML. Below are all keys, each with its unit and default. A key that is not listed is \
+            an error. After a change, check-config says whether turnpiked would start with it; it takes effect at the next start.",
+        text: include_str!("../../../deploy/turnpiked.example.toml"),
+        files: &[(
+            "/etc/turnpike/turnpiked.toml",
+            "Path by which the service of the package reads it.",
+        )],
+        see_also: &[("turnpiked", "8"), ("turnpiked-check-config", "8")],
+    }],
+};
 
 #[derive(Subcommand)]
 enum Command {
@@ -68,7 +140,10 @@ enum Command {
 fn main() -> ExitCode {
     system::use_huge_pages();
     let started = Instant::now();
-    let arguments = Arguments::parse();
+    let arguments: Arguments = match cli::parse(&PROGRAM) {
+        Ok(arguments) => arguments,
+        Err(code) => return code,
+    };
     let (file, run) = match (arguments.command, arguments.config) {
         (Some(Command::CheckConfig { file }), _) => (file, false),
         (Some(Command::Detach { file }), _) => return detach(&file),
@@ -166,4 +241,40 @@ fn show(file: &Path, config: &Config, system: &System) {
 fn say(line: &str) {
     // Nobody may be listening any more.
     let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn each_subcommand_has_its_page() {
+        let command = Arguments::command();
+        let documents = cli::documents(&PROGRAM, command.clone()).unwrap();
+        let names: Vec<String> = command
+            .get_subcommands()
+            .map(|below| format!("man/turnpiked-{}.8", below.get_name()))
+            .collect();
+        assert!(names.len() > 1, "{names:?}");
+        for name in &names {
+            let found = documents.iter().any(|(file, _)| file.as_path() == name);
+            assert!(found, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_page_of_the_configuration_has_each_line_of_the_example() {
+        let documents = cli::documents(&PROGRAM, Arguments::command()).unwrap();
+        let mut documents = documents.iter();
+        let page = documents.find(|(file, _)| file.ends_with("turnpiked.toml.5"));
+        let (_, page) = page.unwrap();
+        let (_, page) = page.split_once(".nf\n").unwrap();
+        let (lines, _) = page.split_once(".fi\n").unwrap();
+        let example = include_str!("../../../deploy/turnpiked.example.toml");
+        assert_eq!(lines.lines().count(), example.lines().count());
+        let request = lines.lines().find(|line| line.starts_with(['.', '\'']));
+        assert_eq!(request, None, "taken for a request of roff");
+    }
 }

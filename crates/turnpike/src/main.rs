@@ -1,13 +1,14 @@
 //! turnpike: shows an operator what a running turnpiked does.
 //!
-//! Exit codes: 0 done; 1 turnpiked refused, or knows no such session, or the output cannot be written; 2 wrong usage;
-//! 3 turnpiked cannot be reached.
+//! Exit codes: 0 done; 1 turnpiked refused, or knows no such session, or a topic has no such row, or the output cannot be
+//! written; 2 wrong usage; 3 turnpiked cannot be reached.
 #![forbid(unsafe_code)]
 // They panic where nobody takes what they print.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod cell;
 mod cores;
+mod help;
 mod qos;
 #[cfg(test)]
 mod samples;
@@ -28,6 +29,7 @@ use report::client::{self, Answer, Client};
 /// Shows what a running turnpiked does.
 #[derive(Parser)]
 #[command(version, long_version = cli::version(&[]), after_help = PROGRAM.exit_codes_line())]
+#[command(disable_help_subcommand = true)]
 struct Arguments {
     /// Address that turnpiked listens at: api.listen of its configuration.
     #[arg(
@@ -52,7 +54,10 @@ const PROGRAM: Program = Program {
     section: "1",
     exit_codes: &[
         ("0", "done"),
-        ("1", "refused, no such session, or output cannot be written"),
+        (
+            "1",
+            "refused, no such session or row of a topic, or output cannot be written",
+        ),
         ("2", "wrong usage"),
         ("3", "turnpiked cannot be reached"),
     ],
@@ -123,6 +128,12 @@ enum Question {
     Policies,
     /// Applications with the Packet Flow Descriptions that SMFs provisioned.
     Pfds,
+    /// Help on a subcommand, or on a topic: drops, symptoms, limits and more; alone, the list of topics.
+    #[command(long_about = help::about())]
+    Help {
+        /// Subcommand, topic, or reason of lost packets; behind a topic, words that its rows are to have.
+        topic: Vec<String>,
+    },
     /// Completions of this command line, as a script of the shell on standard output.
     ///
     /// Packages bring those of bash, zsh and fish. Without a package, for bash: turnpike completions bash >
@@ -148,6 +159,7 @@ fn main() -> ExitCode {
         &Question::Completions { shell } => {
             Ok(cli::completions(shell, Arguments::command(), PROGRAM.name))
         }
+        Question::Help { topic } => help::run(topic, Arguments::command()).map_err(Error::from),
         question => answer(&arguments, question),
     };
     match result {
@@ -174,6 +186,8 @@ enum Error {
     Client(#[from] client::Error),
     #[error("{}: {reason}", file.display())]
     Write { file: PathBuf, reason: String },
+    #[error(transparent)]
+    Help(#[from] help::Error),
 }
 
 impl Error {
@@ -183,6 +197,7 @@ impl Error {
             Self::Client(E::Refused(_) | E::NoToken | E::WrongToken(_) | E::Strange { .. }) => 1,
             Self::Client(E::TokenFile { .. }) | Self::Write { .. } => 2,
             Self::Client(E::Unreachable { .. }) => 3,
+            Self::Help(error) => error.exit_code(),
         }
     }
 }
@@ -222,7 +237,10 @@ fn answer(arguments: &Arguments, question: &Question) -> Result<String, Error> {
         Question::Peers => told(client.get(&report::PEERS)?, json, show::peers),
         Question::Smfs => told(client.get(&report::SMFS)?, json, show::smfs),
         // Not one answer, but many lines; or nothing that turnpiked is asked.
-        Question::Trace(_) | Question::Top(_) | Question::Completions { .. } => String::new(),
+        Question::Trace(_)
+        | Question::Top(_)
+        | Question::Completions { .. }
+        | Question::Help { .. } => String::new(),
     })
 }
 

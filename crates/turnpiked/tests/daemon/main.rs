@@ -230,6 +230,9 @@ fn shown_by_the_command_line(net: &Net, seid: &str, ue: &str) {
         (missing, words.trim()),
         (Some(1), "turnpike: no session 0000000000000001")
     );
+    let (unknown, words) = code(&["help", "symptom"]);
+    assert_eq!(unknown, Some(2));
+    assert!(words.contains("similar: symptoms"), "{words}");
     let (unreachable, words) = code(&["--api", "http://127.0.0.1:1", "status"]);
     assert_eq!(unreachable, Some(3));
     assert!(

@@ -13,7 +13,11 @@ fn main() {
     // Debian keeps <asm/types.h> in a directory of the host's architecture, which the BPF target
     // does not search.
     let asm = format!("-I/usr/include/{}-linux-gnu", env::consts::ARCH);
+    // The same octets wherever they are built.
+    let package = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
+    let tree = package.ancestors().nth(2).unwrap_or(&package);
     let status = Command::new(&clang)
+        .arg(format!("-ffile-prefix-map={}=.", tree.display()))
         .args([
             "-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-Werror", &asm, "-c", source,
         ])

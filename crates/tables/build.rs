@@ -102,6 +102,9 @@ fn preferred_clang() -> &'static str {
 
 fn start_bpf(clang: &str, root: &Path, build: &str, out: &Path) -> io::Result<Child> {
     let mut command = Command::new(clang);
+    // The same octets wherever they are built.
+    let tree = root.ancestors().nth(5).unwrap_or(root);
+    command.arg(format!("-ffile-prefix-map={}=.", tree.display()));
     command.args([
         "-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-Wextra", "-Werror",
     ]);

@@ -78,6 +78,9 @@ pub struct HugePages {
     /// Octets that lie in them; absent where the kernel does not say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
+    /// Octets of files in `state.dir` that lie in them, when that is a tmpfs; absent likewise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file_bytes: Option<u64>,
 }
 
 /// Lines of the log on standard error.

@@ -83,13 +83,17 @@ fn state(state: &StateReport) -> String {
     out + "\n\n"
 }
 
-/// Memory in huge pages, and nothing where they are not asked for.
+/// Memory in huge pages: nothing where they are not asked for, and of files where there are none.
 fn huge_pages(status: &Status) -> String {
-    let asked = status.huge_pages.asked_for;
-    match status.huge_pages.bytes.filter(|_| asked) {
-        Some(bytes) => format!(", {} KiB of it in huge pages", grouped(bytes / 1024)),
-        None => String::new(),
-    }
+    let pages = &status.huge_pages;
+    let heap = pages.bytes.filter(|_| pages.asked_for);
+    let heap = heap.map(|octets| format!(", {} KiB of it in huge pages", grouped(octets / 1024)));
+    let files = pages.file_bytes.filter(|&octets| octets > 0);
+    let files = files.map(|octets| {
+        let octets = grouped(octets / 1024);
+        format!(", {octets} KiB of the files of sessions in huge pages")
+    });
+    heap.unwrap_or_default() + &files.unwrap_or_default()
 }
 
 fn duration(seconds: u64) -> String {

@@ -23,7 +23,7 @@ use axum::routing::get;
 use axum::{Json, Router};
 use report::{
     ApplicationReport, AsWritten, BufferReport, BuffersBody, CapacityReport, CoresReport,
-    DatapathBody, DropReport, ErrorBody, HugePages, PAGE_MAX, PageQuery, PeerReport, PolicyReport,
+    DatapathBody, DropReport, ErrorBody, PAGE_MAX, PageQuery, PeerReport, PolicyReport,
     SessionDetail, SessionPage, SessionsQuery, SmfReport, Status, UsagePage, WorkerReport,
 };
 use slowpath::BufferedSession;
@@ -240,10 +240,7 @@ async fn status(State(api): State<Api>) -> Result<Json<Status>, Failure> {
         log: logging::totals(),
         drops: snapshot.drops.iter().map(|drop| drop.packets).sum(),
         memory_bytes: metrics::resident_bytes(),
-        huge_pages: HugePages {
-            asked_for: system::asks_for_huge_pages(),
-            bytes: system::huge_page_bytes(),
-        },
+        huge_pages: system::huge_pages(),
         state: snapshot.state,
     }))
 }

@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
+use report::HugePages;
 
 use crate::config::DatapathKind;
 
@@ -79,18 +80,23 @@ pub(crate) fn use_huge_pages() {
 }
 
 /// Whether malloc asks for huge pages, by our choice or somebody else's.
-pub(crate) fn asks_for_huge_pages() -> bool {
+fn asks_for_huge_pages() -> bool {
     let set = std::env::var(TUNABLES).unwrap_or_default();
     set.split(':').any(|one| one == "glibc.malloc.hugetlb=1")
 }
 
 /// Memory of ours in huge pages. The kernel looks through our page tables for it: some milliseconds with gigabytes.
-pub(crate) fn huge_page_bytes() -> Option<u64> {
-    let sums = std::fs::read_to_string("/proc/self/smaps_rollup").ok()?;
-    let kib = sums
-        .lines()
-        .find_map(|line| line.strip_prefix("AnonHugePages:"))?;
-    Some(kib.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * 1024)
+pub(crate) fn huge_pages() -> HugePages {
+    let sums = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default();
+    let octets = |name: &str| {
+        let kib = sums.lines().find_map(|line| line.strip_prefix(name))?;
+        Some(kib.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * 1024)
+    };
+    HugePages {
+        asked_for: asks_for_huge_pages(),
+        bytes: octets("AnonHugePages:"),
+        file_bytes: octets("ShmemPmdMapped:"),
+    }
 }
 
 /// Online CPUs, and the seconds that each was not idle since the machine started; none where there is no `/proc`.

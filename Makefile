@@ -65,12 +65,14 @@ verify: setup ## every build of the XDP program from the oldest and the newest c
 docs: setup-all ## API documentation, warnings as errors
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --no-deps --workspace $(WITH_DPDK)
 
-lint: setup-all ## formatting and lints, as errors
+lint: setup-all ## formatting, lints, and dependencies that may not be, as errors
+	@scripts/setup.sh --lint
 	$(CARGO) fmt --all --check
 	scripts/drops.py --check
 	scripts/figures.py --check
 	scripts/circles.py
 	scripts/types.py
+	build/tools/bin/cargo-deny --locked check bans licenses sources
 	# What is installed: without DPDK, and without what only tests have.
 	$(CARGO) clippy --locked --workspace --lib --bins -- -D warnings
 	$(CARGO) clippy --locked --workspace --all-targets $(WITH_DPDK) -- -D warnings

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Install what building, testing and the demo need on Debian 12 (as root). Says nothing when all is there.
 # --dpdk: what the data path over DPDK needs beside; --tests: that, and DPDK's programs, which tests forward by; --ci: that, and
-# what only the gate needs; --fuzz: what cargo's fuzz targets need beside.
+# what only the gate needs; --lint: what judges dependencies; --fuzz: what cargo's fuzz targets need beside.
 set -euo pipefail
 
 # package:file that proves it is installed
@@ -84,6 +84,19 @@ if [ "$(printf '%s\n%s\n' "$wanted" "$have" | sort -V | head -n1)" != "$wanted" 
   echo "setup: Rust $have is too old; Turnpike needs $wanted or later: rustup update" >&2
   exit 1
 fi
+
+# cargo_tool NAME VERSION [OPTION]...: a program of cargo's, in build/tools.
+cargo_tool() {
+  local name=$1 version=$2 to
+  shift 2
+  to=$(dirname "$0")/../build/tools
+  grep -qs "^\"$name $version " "$to/.crates.toml" && return
+  echo "setup: installing $name $version"
+  CARGO_PROFILE_DEV_DEBUG=0 cargo install --quiet --locked --root "$to" "$@" "$name@$version"
+}
+case ${1:-} in
+  --lint) cargo_tool cargo-deny 0.20.2 --debug ;;
+esac
 
 [ "${1:-}" = --fuzz ] || exit 0
 if ! cargo +nightly --version >/dev/null 2>&1; then

@@ -16,7 +16,7 @@ DPDK ?= $(if $(filter dpdk%,$(DATAPATH)),1)
 WITH_DPDK := --features slowpath/dpdk,turnpiked/dpdk
 FEATURES := $(if $(filter 1,$(DPDK)),--features turnpiked/dpdk)
 
-.PHONY: help setup setup-all setup-fuzz build test demo scenarios acceptance bench fuzz-smoke docs lint fmt golden verify clean
+.PHONY: help setup setup-all setup-fuzz build test demo scenarios deb test-packages acceptance bench fuzz-smoke docs lint fmt golden verify clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t14
@@ -24,11 +24,14 @@ help: ## this list
 setup: ## install Debian packages that are missing; check the Rust toolchain
 	@scripts/setup.sh $(if $(filter dpdk-memif,$(DATAPATH)),--tests,$(if $(filter 1,$(DPDK)),--dpdk))
 
-setup-all: # what tests and lints need beside
+setup-all: # what tests, lints and packages need beside
 	@scripts/setup.sh --tests
 
 setup-fuzz: # what cargo's fuzz targets need beside
 	@scripts/setup.sh --fuzz
+
+# Not for tests: each commit would link their programs anew.
+build deb: export TURNPIKE_COMMIT := $(shell git describe --always --dirty --abbrev=12 --exclude='*' 2>/dev/null)
 
 build: setup ## turnpiked, turnpike and lab, optimised; DPDK=1: with the data path over DPDK
 	$(CARGO) build --release --locked --bins $(FEATURES)
@@ -39,11 +42,21 @@ demo: build ## the whole UPF with real traffic, in namespaces; KEEP=1 leaves it 
 scenarios: build ## every scenario on one data path; DATAPATH=dpdk|dpdk-pipeline|dpdk-memif|kernel
 	$(RELEASE)/lab --datapath $(DATAPATH) scenario --all --jobs $(JOBS)
 
+# Of the programs that tests have built.
+test-packages: setup-all ## Debian packages on a bare Debian with systemd: install, kill, upgrade and purge under traffic
+	$(CARGO) build --locked --workspace --bins --tests $(WITH_DPDK)
+	PACKAGES=build/test-packages PREBUILT=target/debug DEB_BUILD_OPTIONS=noautodbgsym scripts/deb.sh
+	tests/packages/check.py build/test-packages
+
 test: setup-all ## every test: unit, property, golden, data path, scenarios
 	$(MAKE) -C datapath test
 	scripts/test.py --check
 	CARGO=$(CARGO) scripts/test.py
 	$(CARGO) test --locked --workspace --doc $(WITH_DPDK)
+
+deb: ## Debian packages turnpike, turnpike-dpdk and turnpike-lab, into build/deb
+	@scripts/setup.sh --packages
+	scripts/deb.sh
 
 acceptance: FUZZ_SECONDS = 120
 acceptance: setup-all setup-fuzz ## what the gate has short forms of, in full; its output is kept in docs/acceptance/; FUZZ_SECONDS=120

@@ -27,6 +27,11 @@ all() {
 		part "scenarios $datapath" make --no-print-directory scenarios DPDK=1 DATAPATH=$datapath
 		part "demonstration $datapath" make --no-print-directory demo DPDK=1 DATAPATH=$datapath
 	done
+	part packages make --no-print-directory -s deb
+	part "packages under systemd" tests/packages/check.py build/deb
+	if git ls-remote -q https://github.com/rustsec/advisory-db HEAD >/dev/null 2>&1; then
+		part advisories build/tools/bin/cargo-deny --locked check advisories
+	fi
 	part fuzz make --no-print-directory fuzz-smoke FUZZ_SECONDS="${FUZZ_SECONDS:-120}"
 	printf '\n%d s, failed: %s\n' $SECONDS "${failed[*]:-nothing}"
 	[ ${#failed[@]} = 0 ]

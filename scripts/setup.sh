@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Install what building, testing and the demo need on Debian 12 (as root). Says nothing when all is there.
-# --dpdk: what the data path over DPDK needs beside; --tests: that, and DPDK's programs, which tests forward by; --ci: that, and
-# what only the gate needs; --lint: what judges dependencies; --fuzz: what cargo's fuzz targets need beside.
+# --dpdk: what the data path over DPDK needs beside; --tests: that, DPDK's programs, which tests forward by, and what packages are
+# made and tried with; --ci: that, and what only the gate needs; --lint: what tests need, and what judges dependencies; --packages:
+# what tests need, and what lists dependencies; --fuzz: what cargo's fuzz targets need beside.
 set -euo pipefail
 
 # package:file that proves it is installed
@@ -26,7 +27,16 @@ needs=(
 )
 
 case ${1:-} in '' | --fuzz) ;; *) needs+=(libdpdk-dev:/usr/include/dpdk/rte_ethdev.h) ;; esac
-case ${1:-} in --tests | --ci) needs+=(dpdk-dev:/usr/bin/dpdk-testpmd) ;; esac
+case ${1:-} in
+  --tests | --ci | --lint | --packages)
+    needs+=(
+      dpdk-dev:/usr/bin/dpdk-testpmd
+      debhelper:/usr/bin/dh
+      lintian:/usr/bin/lintian
+      mmdebstrap:/usr/bin/mmdebstrap
+    )
+    ;;
+esac
 case ${1:-} in --fuzz) needs+=('libclang-rt-19-dev:/usr/lib/llvm-19/lib/clang/*/include/sanitizer/asan_interface.h') ;; esac
 
 # apt-get, once nobody else has its locks: a machine that has just started looks for updates for minutes. apt waits for one
@@ -96,6 +106,10 @@ cargo_tool() {
 }
 case ${1:-} in
   --lint) cargo_tool cargo-deny 0.20.2 --debug ;;
+  --packages)
+    cargo_tool cargo-about 0.9.3 --features cli
+    cargo_tool cargo-cyclonedx 0.5.9 --debug
+    ;;
 esac
 
 [ "${1:-}" = --fuzz ] || exit 0

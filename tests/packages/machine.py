@@ -1,0 +1,129 @@
+"""A Debian machine in namespaces: a root made by mmdebstrap, systemd as PID 1, and cables to it."""
+
+import ctypes
+import os
+import signal
+import subprocess
+import time
+
+CLONE_NEWNET = 0x40000000
+# Only says "never".
+NEVER_S = 120
+
+BOOT = r"""
+set -e
+root=$1
+mount --bind "$root" "$root"
+mount -t proc proc "$root/proc"
+mount -t sysfs sysfs "$root/sys"
+mount -t cgroup2 cgroup2 "$root/sys/fs/cgroup"
+mount -t tmpfs -o mode=755 tmpfs "$root/dev"
+mkdir "$root/dev/net" "$root/dev/pts" "$root/dev/shm"
+for device in null zero full random urandom tty net/tun; do
+	touch "$root/dev/$device"
+	mount --bind "/dev/$device" "$root/dev/$device"
+done
+touch "$root/dev/console"
+mount --bind "$root/var/log/console" "$root/dev/console"
+mount -t tmpfs -o mode=755 tmpfs "$root/run"
+cd "$root"
+pivot_root . mnt
+umount -l /mnt
+exec env -i container=turnpike PATH=/usr/sbin:/usr/bin:/sbin:/bin /lib/systemd/systemd systemd.unit=multi-user.target
+"""
+
+
+def sh(*command, check=True, **options):
+    """Run it; its standard output. What it says is in the error if it fails."""
+    options.setdefault("stdout", subprocess.PIPE)
+    options.setdefault("stderr", subprocess.STDOUT)
+    done = subprocess.run(command, text=True, check=False, **options)
+    if check and done.returncode:
+        raise AssertionError(f"{' '.join(command)}: exit code {done.returncode}\n{done.stdout}")
+    return done.stdout
+
+
+def wait_for(said, condition):
+    """Until it holds; what it returned."""
+    deadline = time.monotonic() + NEVER_S
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"not within {NEVER_S} s: {said}"
+        time.sleep(0.02)
+    return value
+
+
+def leave_the_network():
+    """This process, and what it starts from now on, in a network namespace of its own."""
+    if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNET):
+        raise OSError(ctypes.get_errno(), "unshare")
+    sh("ip", "link", "set", "lo", "up")
+
+
+def cgroup2():
+    """Where the unified hierarchy is mounted."""
+    with open("/proc/mounts", encoding="ascii") as mounts:
+        for line in mounts:
+            _, where, kind, *_ = line.split()
+            if kind == "cgroup2":
+                return where
+    raise AssertionError("no cgroup2 is mounted, which systemd needs")
+
+
+class Machine:
+    """One that runs."""
+
+    def __init__(self, root):
+        self.root = root
+        os.makedirs(f"{root}/var/log", exist_ok=True)
+        open(f"{root}/var/log/console", "w", encoding="ascii").close()
+        self.cgroup = f"{cgroup2()}/turnpike-packages-{os.readlink('/proc/self/ns/pid')[5:-1]}"
+        os.makedirs(self.cgroup, exist_ok=True)
+        enter = f'echo $$ >{self.cgroup}/cgroup.procs && exec unshare "$@"'
+        spaces = ["--pid", "--fork", "--kill-child", "--mount", "--net", "--ipc", "--uts", "--cgroup"]
+        self.process = subprocess.Popen(["bash", "-c", enter, "-", *spaces, "bash", "-c", BOOT, "-", root])
+        self.pid = int(wait_for("PID 1", self._child))
+        wait_for("systemd is up", lambda: "multi-user.target" in self.state())
+
+    def _child(self):
+        with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children", encoding="ascii") as children:
+            return children.read().strip()
+
+    def state(self):
+        """Targets that are reached."""
+        return self("systemctl", "list-units", "--state=active", "--type=target", "--no-legend", "--plain", check=False)
+
+    def __call__(self, *command, **options):
+        spaces = [f"--target={self.pid}", "--mount", "--pid", "--net", "--uts", "--ipc", "--cgroup"]
+        environment = ["PATH=/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C.UTF-8"]
+        return sh("nsenter", *spaces, "env", "-i", *environment, *command, **options)
+
+    def cable(self, inside, address, outside, peer):
+        """A cable from its interface to one of this namespace; the outer end receives as a host's does."""
+        sh("ip", "link", "add", outside, "type", "veth", "peer", "name", inside, "netns", str(self.pid))
+        self("ip", "address", "add", address, "dev", inside)
+        self("ip", "link", "set", inside, "up")
+        sh("ip", "address", "add", peer, "dev", outside)
+        sh("ip", "link", "set", outside, "up")
+        sh("ethtool", "-K", outside, "gro", "on", "tx", "off")
+
+    def path(self, name):
+        """A file of the root."""
+        return os.path.join(self.root, name.lstrip("/"))
+
+    def read(self, name):
+        """Its text."""
+        return self("cat", name)
+
+    def end(self):
+        """Nothing of it is left but its root."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+        wait_for("its cgroups are empty", lambda: not self._remove_cgroups())
+
+    def _remove_cgroups(self):
+        for folder, _, _ in os.walk(self.cgroup, topdown=False):
+            try:
+                os.rmdir(folder)
+            except OSError:
+                pass
+        return os.path.exists(self.cgroup)

@@ -45,7 +45,7 @@ def debian(packages, root):
     names = [field(package, "Package") for package in packages]
     alternatives = [one for package in packages for one in field(package, "Depends").split(",")]
     needed = {re.split(r"[ |(]", one.strip())[0] for one in alternatives} - set(names)
-    include = ",".join(sorted(needed | {"systemd", "iproute2"}))
+    include = ",".join(sorted(needed | {"systemd", "iproute2", "ethtool"}))
     sh("mmdebstrap", "--quiet", "--variant=apt", f"--include={include}", "bookworm", root)
 
 
@@ -242,8 +242,6 @@ class Life:
 
     def socket(self):
         """systemd has N4: a request in the gap is answered, though nobody repeats it."""
-        folder = "/etc/systemd/system/turnpiked.socket.d"
-        self.machine("mkdir", "-p", folder)
         self.machine("systemctl", "stop", UNIT)
         self.machine("systemctl", "enable", "--now", "turnpiked.socket")
         assert self.smf.heartbeat() == self.stamp
@@ -280,11 +278,45 @@ class Life:
         self.machine("apt-get", "purge", "--yes", "--quiet", "turnpike-lab")
         say("turnpike-lab: a scenario passes")
 
-    def end(self):
-        """No packet was lost on the way; nothing is left of it afterwards."""
+    def arrived(self):
+        """No packet was lost on the way."""
         sent, lost = self.course.end()
         assert lost == 0, f"{lost} of {sent} packets lost"
         say(f"{sent} packets each way, none lost")
+
+    def devices(self):
+        """The service has what DPDK needs: packets pass through devices, here those over sockets of packets, in the same sandbox."""
+        self.install("turnpike-dpdk")
+        self.machine("systemctl", "stop", UNIT)
+        self.machine("turnpiked", "detach", CONFIG)
+        for number, (name, address) in enumerate([("n3", "10.3.0.1/24"), ("n6", "10.6.0.1/24")]):
+            wire = f"e{name}"
+            commands = f"""
+                ip link set {name} down && ip link set {name} name {wire} && ip address flush dev {wire}
+                cd /proc/sys/net
+                echo 0 >ipv4/conf/{wire}/forwarding && echo 1 >ipv4/conf/{wire}/rp_filter
+                echo 8 >ipv4/conf/{wire}/arp_ignore && echo 1 >ipv6/conf/{wire}/disable_ipv6
+                ethtool -K {wire} gro off
+                ip link set {wire} up
+                ip tuntap add {name} mode tap && ip link set {name} up && ip address add {address} dev {name}"""
+            self.machine("sh", "-ec", commands)
+            device = f'name = "{name}"\ndevice = "net_af_packet{number},iface={wire}"'
+            edit(self.config, lambda text, name=name, device=device: text.replace(f'name = "{name}"', device, 1))
+        edit(self.config, lambda text: text.replace('kind = "xdp"', 'kind = "dpdk"'))
+        edit(self.config, lambda text: text.replace("eal = []", 'eal = ["--no-huge", "-m", "256"]'))
+        edit(self.config, lambda text: text.replace('bpffs = "/run/turnpike-bpf"', ""))
+        self.machine("systemctl", "start", UNIT, check=False)
+        assert self.service.is_active(), self.service.journal()
+        self.smf.associate()
+        self.smf.establish()
+        self.course.begin()
+        assert self.course.flows(), self.service.journal()
+        self.course.end()
+        self.machine("apt-get", "purge", "--yes", "--quiet", "turnpike-dpdk")
+        say("turnpike-dpdk: packets pass through devices")
+
+    def end(self):
+        """Nothing is left of it."""
         said = self.machine("apt-get", "remove", "--yes", "--quiet", "turnpike")
         assert self.service.pid() == 0, said + self.machine("systemctl", "status", UNIT, check=False) + self.service.journal()
         # The kernel frees links behind the back of who closes them.
@@ -331,6 +363,8 @@ def check(folder):
         life.socket()
         life.dpdk()
         life.lab()
+        life.arrived()
+        life.devices()
         life.end()
     finally:
         machine.end()

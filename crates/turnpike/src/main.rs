@@ -267,6 +267,7 @@ mod tests {
         assert!(version.contains("(commit "), "{version}");
         assert!(!version.contains("data paths"), "{version}");
     }
+
     #[test]
     fn each_subcommand_has_its_page() {
         let command = Arguments::command();

@@ -378,5 +378,5 @@ if __name__ == "__main__":
     else:
         # However this ends, the kernel takes down what it has started and mounted.
         spaces = ["--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--ipc", "--uts"]
-        again = ["unshare", *spaces, sys.executable, __file__, *sys.argv[1:]]
+        again = ["setpriv", "--pdeathsig", "KILL", "unshare", *spaces, sys.executable, __file__, *sys.argv[1:]]
         sys.exit(subprocess.run(again, env={**os.environ, MARK: "1"}, check=False).returncode)

@@ -15,6 +15,11 @@ set -e
 root=$1
 mount --bind "$root" "$root"
 mount -t proc proc "$root/proc"
+# The kernel's settings are the host's, but for those of networks.
+for tree in sys sys/net; do
+	mount --bind "$root/proc/$tree" "$root/proc/$tree"
+done
+mount -o remount,bind,ro "$root/proc/sys"
 mount -t sysfs sysfs "$root/sys"
 mount -t cgroup2 cgroup2 "$root/sys/fs/cgroup"
 mount -t tmpfs -o mode=755 tmpfs "$root/dev"
@@ -69,6 +74,16 @@ def cgroup2():
     raise AssertionError("no cgroup2 is mounted, which systemd needs")
 
 
+def remove_tree(cgroup):
+    """Remove a control group and those below, where they are empty; whether it is gone."""
+    for folder, _, _ in os.walk(cgroup, topdown=False):
+        try:
+            os.rmdir(folder)
+        except OSError:
+            pass
+    return not os.path.exists(cgroup)
+
+
 class Machine:
     """One that runs."""
 
@@ -118,12 +133,4 @@ class Machine:
         """Nothing of it is left but its root."""
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
-        wait_for("its cgroups are empty", lambda: not self._remove_cgroups())
-
-    def _remove_cgroups(self):
-        for folder, _, _ in os.walk(self.cgroup, topdown=False):
-            try:
-                os.rmdir(folder)
-            except OSError:
-                pass
-        return os.path.exists(self.cgroup)
+        wait_for("its cgroups are empty", lambda: remove_tree(self.cgroup))

@@ -125,7 +125,7 @@ impl Scenario {
         self
     }
 
-    /// It compares rates, or counts what CPUs do: no other one runs meanwhile.
+    /// It compares rates, counts what CPUs do, or needs most of them: no other one runs meanwhile.
     fn alone(mut self) -> Self {
         self.alone = true;
         self

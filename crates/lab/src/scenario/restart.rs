@@ -60,7 +60,8 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         )
         .outlasting()
         .line("[[interface]]", "spread_cpus = [0, 1]")
-        .long(),
+        // Fifteen starts have the kernel look through the largest programs, a second or more each.
+        .alone(),
         Scenario::new(
             "upf-unmanaged",
             "packets go on without the UPF for as long as it is told, and no longer",

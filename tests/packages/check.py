@@ -152,11 +152,6 @@ def check_security(machine):
     assert int(exposed[1]) * 10 + int(exposed[2]) <= EXPOSED_AT_MOST
 
 
-def xdp(machine):
-    """Interfaces that programs are attached to."""
-    return "xdp" in machine("ip", "link", "show", "dev", "n3")
-
-
 class Life:
     """A UPF in use, and what must not be noticed."""
 

@@ -97,11 +97,21 @@ class Machine:
         spaces = ["--pid", "--fork", "--kill-child", "--mount", "--net", "--ipc", "--uts", "--cgroup"]
         self.process = subprocess.Popen(["bash", "-c", enter, "-", *spaces, "bash", "-c", BOOT, "-", root])
         self.pid = int(wait_for("PID 1", self._child))
-        wait_for("systemd is up", lambda: "multi-user.target" in self.state())
+        try:
+            # Until then it has the host's root.
+            wait_for("PID 1 is systemd", lambda: self._name() == "systemd")
+            wait_for("systemd is up", lambda: "multi-user.target" in self.state())
+        except BaseException:
+            self.end()
+            raise
 
     def _child(self):
         with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children", encoding="ascii") as children:
             return children.read().strip()
+
+    def _name(self):
+        with open(f"/proc/{self.pid}/comm", encoding="ascii") as name:
+            return name.read().strip()
 
     def state(self):
         """Targets that are reached."""

@@ -1,14 +1,18 @@
 """A Debian machine in namespaces: a root made by mmdebstrap, systemd as PID 1, and cables to it."""
 
 import ctypes
+import glob
 import os
 import signal
 import subprocess
 import time
 
 CLONE_NEWNET = 0x40000000
-# Only says "never".
+# Only say "never".
 NEVER_S = 120
+COMMAND_NEVER_S = 900
+# Of a control group whose test was killed.
+LEFT_S = 3600
 
 BOOT = r"""
 set -e
@@ -42,6 +46,7 @@ def sh(*command, check=True, **options):
     """Run it; its standard output. What it says is in the error if it fails."""
     options.setdefault("stdout", subprocess.PIPE)
     options.setdefault("stderr", subprocess.STDOUT)
+    options.setdefault("timeout", COMMAND_NEVER_S)
     done = subprocess.run(command, text=True, check=False, **options)
     if check and done.returncode:
         raise AssertionError(f"{' '.join(command)}: exit code {done.returncode}\n{done.stdout}")
@@ -91,7 +96,11 @@ class Machine:
         self.root = root
         os.makedirs(f"{root}/var/log", exist_ok=True)
         open(f"{root}/var/log/console", "w", encoding="ascii").close()
-        self.cgroup = f"{cgroup2()}/turnpike-packages-{os.readlink('/proc/self/ns/pid')[5:-1]}"
+        cgroups = f"{cgroup2()}/turnpike-packages-"
+        for left in glob.glob(f"{cgroups}*"):
+            if time.time() - os.stat(left).st_mtime > LEFT_S:
+                remove_tree(left)
+        self.cgroup = cgroups + os.readlink("/proc/self/ns/pid")[5:-1]
         os.makedirs(self.cgroup, exist_ok=True)
         enter = f'echo $$ >{self.cgroup}/cgroup.procs && exec unshare "$@"'
         spaces = ["--pid", "--fork", "--kill-child", "--mount", "--net", "--ipc", "--uts", "--cgroup"]

@@ -3,13 +3,16 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 to=${PACKAGES:-build/deb}
-mkdir -p "$to"
+mkdir -p "$to" build
+# They are made in the tree.
+exec 9>build/deb.lock
+flock 9
 rm -f "$to"/*.deb "$to"/*.buildinfo "$to"/*.changes
-name=turnpike_$(dpkg-parsechangelog -S Version)_$(dpkg --print-architecture)
 debian/rules clean >/dev/null
 trap 'debian/rules clean >/dev/null' EXIT
 # One after the other, as dpkg-buildpackage does; it looks for the packages beside the tree alone.
 debian/rules binary
+name=$(basename "$to"/turnpike_*.deb .deb)
 dpkg-genbuildinfo --build=binary -u"$to" -O"$to"/"$name".buildinfo
 dpkg-genchanges --build=binary -u"$to" -O"$to"/"$name".changes
 ls -l "$to"/*.deb

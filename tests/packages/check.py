@@ -50,22 +50,28 @@ def debian(packages, root):
 
 
 def files(root):
-    """All files that are not of programs of Debian alone."""
+    """All files and folders that are not of programs of Debian alone."""
     found = set()
-    for folder, _, names in os.walk(root):
+    for folder, below, names in os.walk(root):
         inside = folder.removeprefix(root) or "/"
         if os.path.ismount(folder) and folder != root:
             continue
-        found |= {os.path.join(inside, name) for name in names}
+        found |= {os.path.join(inside, name) for name in below + names}
     return {name for name in found if not NOT_OURS.match(name)}
 
 
-def renamed(package, release, folder):
-    """The package once more, as a later release."""
+def renamed(package, release, folder, program=None):
+    """The package once more, as a later release with another example of the configuration; and with that turnpiked."""
     version = field(package, "Version")
     with tempfile.TemporaryDirectory(dir=folder) as tree:
         sh("dpkg-deb", "--raw-extract", package, f"{tree}/it")
         edit(f"{tree}/it/DEBIAN/control", lambda text: text.replace(version, f"{version}+{release}"))
+        example = f"{tree}/it/usr/share/turnpike/turnpiked.toml"
+        if os.path.exists(example):
+            edit(example, lambda text: f"# Of release {release}.\n{text}")
+        if program:
+            with open(f"{tree}/it/usr/bin/turnpiked", "w", encoding="ascii") as file:
+                file.write(program)
         to = os.path.join(folder, os.path.basename(package).replace(version, f"{version}+{release}"))
         sh("dpkg-deb", "-Znone", "--root-owner-group", "--build", f"{tree}/it", to)
     return to
@@ -136,7 +142,8 @@ def check_installed(machine, service):
         assert machine(program, "--version").startswith(f"{program} {release} (commit "), program
     assert "data paths xdp, kernel" in machine("turnpiked", "--version")
     # A user without rights reads the configuration's errors, and pages of the manual.
-    machine("setpriv", "--reuid=65534", "--clear-groups", "turnpiked", "check-config", CONFIG, check=False)
+    said = machine("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "turnpiked", "check-config", CONFIG)
+    assert said.startswith(f"{CONFIG}: ok"), said
     listed = machine("dpkg", "--listfiles", "turnpike").split("\n")
     for wanted in ["man8/turnpiked.8.gz", "man1/turnpike.1.gz", "man5/turnpiked.toml.5.gz", "completions/turnpike"]:
         assert any(line.endswith(wanted) for line in listed), wanted
@@ -163,6 +170,13 @@ class Life:
 
     def start(self):
         """First start, by hand."""
+        edit(self.config, lambda text: text.replace("[n4]", "[nonsense]\n[n4]", 1))
+        self.machine("systemctl", "start", UNIT, check=False)
+        shown = self.machine("systemctl", "show", "--property=ActiveState,NRestarts,ExecMainStatus", UNIT)
+        assert set(shown.split()) == {"ActiveState=failed", "NRestarts=0", "ExecMainStatus=2"}, shown
+        edit(self.config, lambda text: text.replace("[nonsense]\n", ""))
+        say("not started, and not again, with a wrong configuration")
+
         edit(self.config, lambda text: text.replace('allow = ["10.100.0.0/24"]', 'allow = ["10.100.0.2/32"]'))
         self.machine("systemctl", "enable", "--now", UNIT)
         assert self.service.is_active(), self.service.journal()
@@ -199,15 +213,31 @@ class Life:
         status = json.loads(self.machine("turnpike", "status", "--json"))
         assert status["sessions"]["used"] == 1, status["sessions"]
 
+    def program(self):
+        """Of the process that runs."""
+        return self.machine("readlink", f"/proc/{self.service.pid()}/exe").strip()
+
+    def renamed(self, *names, **options):
+        """These of the release that is there."""
+        return [renamed(self.packages[name], f"{self.releases}", self.folder, **options) for name in names]
+
     def install(self, *names):
         """These of the release that is there."""
-        release = f"{self.releases}"
-        return install(self.machine, *[renamed(self.packages[name], release, self.folder) for name in names])
+        return install(self.machine, *self.renamed(*names))
 
-    def upgrade(self, *names):
+    def upgrade(self, *names, **options):
         """To the next release; what apt said."""
         self.releases += 1
-        return self.install(*names)
+        return install(self.machine, *self.renamed(*names, **options))
+
+    def upgrade_that_waits(self, because, **options):
+        """The former process goes on, and apt says why."""
+        former = self.service.pid()
+        said = self.upgrade("turnpike", **options)
+        assert f"the former turnpiked goes on: {because}" in said, said
+        assert self.service.pid() == former
+        self.goes_on()
+        return said
 
     def upgrades(self):
         """A new program takes over, unless that costs something."""
@@ -218,22 +248,23 @@ class Life:
         assert "10.100.0.2/32" in self.machine.read(CONFIG)
         say("upgraded: taken over, with the administrator's configuration")
 
+        refuses = "#!/bin/sh\necho n4.listen is no key of this release\nexit 2\n"
+        said = self.upgrade_that_waits(f"the new one does not take {CONFIG}", program=refuses)
+        assert "n4.listen is no key of this release" in said, said
         former = self.service.pid()
-        edit(self.config, lambda text: text + '\n[nonsense]\nkey = "of another release"\n')
-        said = self.upgrade("turnpike")
-        assert "the former one goes on" in said and "nonsense" in said, said
-        assert self.service.pid() == former
+        self.upgrade("turnpike")
+        self.service.ready_again(former)
         self.goes_on()
-        edit(self.config, lambda text: text[: text.index("\n[nonsense]")])
-        self.unnoticed("upgraded under a wrong configuration: the former one went on until it was mended", *RESTART)
+        say("upgraded to one that does not take the configuration: the former one went on, until the next release")
 
         edit(self.config, lambda text: text.replace('on_stop = "keep"', 'on_stop = "release"'))
-        former = self.service.pid()
-        said = self.upgrade("turnpike")
-        assert "its sessions end with it" in said, said
-        assert self.service.pid() == former
+        self.upgrade_that_waits(f"{CONFIG} has changed since it started")
+        self.unnoticed("upgraded while a change waits for a restart: the former one went on", *RESTART)
+
+        self.upgrade_that_waits("its sessions end with it")
         edit(self.config, lambda text: text.replace('on_stop = "release"', 'on_stop = "keep"'))
-        self.unnoticed("upgraded where a stop releases sessions: the former one went on", *RESTART)
+        self.upgrade_that_waits(f"{CONFIG} has changed since it started")
+        self.unnoticed("upgraded where a stop releases sessions: the former one went on", *KILL)
 
     def socket(self):
         """systemd has N4: a request in the gap is answered, though nobody repeats it."""
@@ -251,18 +282,28 @@ class Life:
     def dpdk(self):
         """The program that has DPDK, and back."""
         former = self.service.pid()
-        self.install("turnpike-dpdk")
+        (package,) = self.renamed("turnpike-dpdk")
+        shutil.copy(package, self.machine.path("/var/tmp/dpdk.deb"))
+        self.machine("dpkg", "--unpack", "/var/tmp/dpdk.deb")
+        self.unnoticed("turnpike-dpdk: it does not run before it is configured", *KILL)
+        assert self.program() == "/usr/bin/turnpiked"
+        former = self.service.pid()
+        self.machine("dpkg", "--configure", "turnpike-dpdk")
         assert "dpdk)" in self.machine("turnpiked-dpdk", "--version")
         assert self.service.pid() == former
         self.unnoticed("turnpike-dpdk: it runs after a restart", *RESTART)
-        program = self.machine("readlink", f"/proc/{self.service.pid()}/exe").strip()
-        assert program == "/usr/bin/turnpiked-dpdk", program
+        assert self.program() == "/usr/bin/turnpiked-dpdk"
+        former = self.service.pid()
+        self.upgrade("turnpike", "turnpike-dpdk")
+        self.service.ready_again(former)
+        self.goes_on()
+        assert self.program() == "/usr/bin/turnpiked-dpdk"
+        say("turnpike-dpdk: upgraded with the other package")
         former = self.service.pid()
         self.machine("apt-get", "remove", "--yes", "--quiet", "turnpike-dpdk")
         self.service.ready_again(former)
         self.goes_on()
-        program = self.machine("readlink", f"/proc/{self.service.pid()}/exe").strip()
-        assert program == "/usr/bin/turnpiked", program
+        assert self.program() == "/usr/bin/turnpiked"
         say("turnpike-dpdk removed: the other program has taken over")
 
     def lab(self):
@@ -311,7 +352,8 @@ class Life:
         say("turnpike-dpdk: packets pass through devices")
 
     def end(self):
-        """Nothing is left of it."""
+        """Nothing is left of it, though somebody stands there."""
+        self.machine("systemd-run", "--working-directory=/run/turnpike", "sleep", "1000")
         said = self.machine("apt-get", "remove", "--yes", "--quiet", "turnpike")
         assert self.service.pid() == 0, said + self.machine("systemctl", "status", UNIT, check=False) + self.service.journal()
         # The kernel frees links behind the back of who closes them.

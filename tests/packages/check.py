@@ -10,29 +10,19 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 import tempfile
-import time
 
-from machine import Machine, leave_the_network, sh, wait_for
+from machine import Machine, alone, edit, leave_the_network, say, sh, wait_for
 from network import Course, Smf
 
-MARK = "TURNPIKE_PACKAGES_INSIDE"
 CONFIG = "/etc/turnpike/turnpiked.toml"
 UNIT = "turnpiked.service"
 # Of `systemd-analyze security`, in tenths.
 EXPOSED_AT_MOST = 25
 KILL = ["systemctl", "kill", "--kill-who=main", "--signal=KILL", UNIT]
 RESTART = ["systemctl", "restart", UNIT]
-BEGAN = time.monotonic()
 # Changed by programs of Debian, whatever is installed.
 NOT_OURS = re.compile(r"/(var/(lib/(dpkg|apt|systemd)|log|cache)|etc/(passwd|group|g?shadow|subu?gid)-?$|(var/)?tmp|root|run)")
-
-
-def say(what):
-    """A step that is over."""
-    print(f"{time.monotonic() - BEGAN:6.1f} s  {what}", flush=True)
 
 
 def field(package, name):
@@ -75,16 +65,6 @@ def renamed(package, release, folder, program=None):
         to = os.path.join(folder, os.path.basename(package).replace(version, f"{version}+{release}"))
         sh("dpkg-deb", "-Znone", "--root-owner-group", "--build", f"{tree}/it", to)
     return to
-
-
-def edit(path, change):
-    """Have a file's text changed."""
-    with open(path, encoding="utf-8") as file:
-        text = file.read()
-    changed = change(text)
-    assert changed != text, path
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(changed)
 
 
 class Service:
@@ -190,12 +170,8 @@ class Life:
         self.smf.establish()
         self.stamp = self.smf.heartbeat()
         self.course = Course()
-        assert self.course.flows() and self.has_xdp(), self.machine("turnpike", "status")
+        assert self.course.flows() and self.machine.has_xdp(), self.machine("turnpike", "status")
         say("started: packets pass")
-
-    def has_xdp(self):
-        """Whether programs are attached."""
-        return "xdp" in self.machine("ip", "link", "show", "dev", "n3")
 
     def unnoticed(self, what, *command):
         """Another process has taken over after the command, and neither SMF nor user can tell."""
@@ -325,21 +301,7 @@ class Life:
         self.install("turnpike-dpdk")
         self.machine("systemctl", "stop", UNIT)
         self.machine("turnpiked", "detach", CONFIG)
-        for number, (name, address) in enumerate([("n3", "10.3.0.1/24"), ("n6", "10.6.0.1/24")]):
-            wire = f"e{name}"
-            commands = f"""
-                ip link set {name} down && ip link set {name} name {wire} && ip address flush dev {wire}
-                cd /proc/sys/net
-                echo 0 >ipv4/conf/{wire}/forwarding && echo 1 >ipv4/conf/{wire}/rp_filter
-                echo 8 >ipv4/conf/{wire}/arp_ignore && echo 1 >ipv6/conf/{wire}/disable_ipv6
-                ethtool -K {wire} gro off
-                ip link set {wire} up
-                ip tuntap add {name} mode tap && ip link set {name} up && ip address add {address} dev {name}"""
-            self.machine("sh", "-ec", commands)
-            device = f'name = "{name}"\ndevice = "net_af_packet{number},iface={wire}"'
-            edit(self.config, lambda text, name=name, device=device: text.replace(f'name = "{name}"', device, 1))
-        edit(self.config, lambda text: text.replace('kind = "xdp"', 'kind = "dpdk"'))
-        edit(self.config, lambda text: text.replace("eal = []", 'eal = ["--no-huge", "-m", "256"]'))
+        self.machine.behind_taps(self.config)
         edit(self.config, lambda text: text.replace('bpffs = "/run/turnpike-bpf"', ""))
         self.machine("systemctl", "start", UNIT, check=False)
         assert self.service.is_active(), self.service.journal()
@@ -357,7 +319,7 @@ class Life:
         said = self.machine("apt-get", "remove", "--yes", "--quiet", "turnpike")
         assert self.service.pid() == 0, said + self.machine("systemctl", "status", UNIT, check=False) + self.service.journal()
         # The kernel frees links behind the back of who closes them.
-        wait_for("no program is attached", lambda: not self.has_xdp())
+        wait_for("no program is attached", lambda: not self.machine.has_xdp())
         mounts = self.machine("cat", "/proc/mounts")
         assert "turnpike" not in mounts, mounts
         assert "10.100.0.2/32" in self.machine.read(CONFIG)
@@ -385,10 +347,7 @@ def check(folder):
     without_systemd(root, packages["turnpike"])
     machine = Machine(root)
     try:
-        machine.cable("n4", "10.100.0.1/24", "smf", "10.100.0.2/24")
-        machine.cable("n3", "10.3.0.1/24", "gnb", "10.3.0.2/24")
-        machine.cable("n6", "10.6.0.1/24", "dn", "10.6.0.2/24")
-        sh("ip", "route", "add", "10.60.0.0/16", "via", "10.6.0.1")
+        machine.cables()
         life = Life(machine, packages, "/mnt")
         install(machine, packages["turnpike"])
         check_installed(machine, life.service)
@@ -410,10 +369,4 @@ def check(folder):
 
 
 if __name__ == "__main__":
-    if MARK in os.environ:
-        check(os.path.abspath(sys.argv[1]))
-    else:
-        # However this ends, the kernel takes down what it has started and mounted.
-        spaces = ["--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--ipc", "--uts"]
-        again = ["setpriv", "--pdeathsig", "KILL", "unshare", *spaces, sys.executable, __file__, *sys.argv[1:]]
-        sys.exit(subprocess.run(again, env={**os.environ, MARK: "1"}, check=False).returncode)
+    alone(check)

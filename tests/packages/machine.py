@@ -1,10 +1,12 @@
-"""A Debian machine in namespaces: a root made by mmdebstrap, systemd as PID 1, and cables to it."""
+"""Machines in namespaces: a network with cables to it, and on it a Debian, with a root made by mmdebstrap and systemd as PID 1."""
 
 import ctypes
 import glob
 import os
+import re
 import signal
 import subprocess
+import sys
 import time
 
 CLONE_NEWNET = 0x40000000
@@ -62,6 +64,35 @@ def wait_for(said, condition):
     return value
 
 
+def alone(check):
+    """Runs it in namespaces of its own: however it ends, the kernel takes down what it has started and mounted."""
+    mark = "TURNPIKE_PACKAGES_INSIDE"
+    if mark in os.environ:
+        check(os.path.abspath(sys.argv[1]))
+        return
+    spaces = ["--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--ipc", "--uts"]
+    again = ["setpriv", "--pdeathsig", "KILL", "unshare", *spaces, sys.executable, *sys.argv]
+    sys.exit(subprocess.run(again, env={**os.environ, mark: "1"}, check=False).returncode)
+
+
+BEGAN = time.monotonic()
+
+
+def say(what):
+    """A step that is over."""
+    print(f"{time.monotonic() - BEGAN:6.1f} s  {what}", flush=True)
+
+
+def edit(path, change):
+    """Have a file's text changed."""
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    changed = change(text)
+    assert changed != text, path
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(changed)
+
+
 def leave_the_network():
     """This process, and what it starts from now on, in a network namespace of its own."""
     if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNET):
@@ -89,7 +120,63 @@ def remove_tree(cgroup):
     return not os.path.exists(cgroup)
 
 
-class Machine:
+class Network:
+    """A network namespace with cables to this one."""
+
+    def __init__(self):
+        spaces = ["unshare", "--net", "--kill-child", "--fork"]
+        self.process = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", *spaces, "sleep", "infinity"])
+        self.pid = int(wait_for("a process in the network", self._child))
+        self("ip", "link", "set", "lo", "up")
+
+    def _child(self):
+        with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children", encoding="ascii") as children:
+            return children.read().strip()
+
+    def __call__(self, *command, **options):
+        return sh("nsenter", f"--target={self.pid}", "--net", *command, **options)
+
+    def cable(self, inside, address, outside, peer):
+        """A cable from its interface to one of this namespace; the outer end receives as a host's does."""
+        sh("ip", "link", "add", outside, "type", "veth", "peer", "name", inside, "netns", str(self.pid))
+        self("ip", "address", "add", address, "dev", inside)
+        self("ip", "link", "set", inside, "up")
+        sh("ip", "address", "add", peer, "dev", outside)
+        sh("ip", "link", "set", outside, "up")
+        sh("ethtool", "-K", outside, "gro", "on", "tx", "off")
+
+    def cables(self):
+        """Those of the UPF of network.py."""
+        self.cable("n4", "10.100.0.1/24", "smf", "10.100.0.2/24")
+        self.cable("n3", "10.3.0.1/24", "gnb", "10.3.0.2/24")
+        self.cable("n6", "10.6.0.1/24", "dn", "10.6.0.2/24")
+        sh("ip", "route", "add", "10.60.0.0/16", "via", "10.6.0.1")
+
+    def behind_taps(self, config):
+        """Interfaces of the data path become devices of DPDK, over sockets of packets, with a tap of the interface's name in front; the
+        configuration says so."""
+        for number, (name, address) in enumerate([("n3", "10.3.0.1/24"), ("n6", "10.6.0.1/24")]):
+            wire = f"e{name}"
+            commands = f"""
+                ip link set {name} down && ip link set {name} name {wire} && ip address flush dev {wire}
+                cd /proc/sys/net
+                echo 0 >ipv4/conf/{wire}/forwarding && echo 1 >ipv4/conf/{wire}/rp_filter
+                echo 8 >ipv4/conf/{wire}/arp_ignore && echo 1 >ipv6/conf/{wire}/disable_ipv6
+                ethtool -K {wire} gro off
+                ip link set {wire} up
+                ip tuntap add {name} mode tap && ip link set {name} up && ip address add {address} dev {name}"""
+            self("sh", "-ec", commands)
+            device = f'name = "{name}"\ndevice = "net_af_packet{number},iface={wire}"'
+            edit(config, lambda text, name=name, device=device: text.replace(f'name = "{name}"', device, 1))
+        edit(config, lambda text: re.sub('^kind = "(xdp|kernel)"$', 'kind = "dpdk"', text, flags=re.MULTILINE))
+        edit(config, lambda text: text.replace("eal = []", 'eal = ["--no-huge", "-m", "256"]'))
+
+    def has_xdp(self, interface="n3"):
+        """Whether programs are attached."""
+        return "xdp" in self("ip", "link", "show", "dev", interface)
+
+
+class Machine(Network):
     """One that runs."""
 
     def __init__(self, root):
@@ -114,10 +201,6 @@ class Machine:
             self.end()
             raise
 
-    def _child(self):
-        with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children", encoding="ascii") as children:
-            return children.read().strip()
-
     def _name(self):
         with open(f"/proc/{self.pid}/comm", encoding="ascii") as name:
             return name.read().strip()
@@ -130,15 +213,6 @@ class Machine:
         spaces = [f"--target={self.pid}", "--mount", "--pid", "--net", "--uts", "--ipc", "--cgroup"]
         environment = ["PATH=/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C.UTF-8"]
         return sh("nsenter", *spaces, "env", "-i", *environment, *command, **options)
-
-    def cable(self, inside, address, outside, peer):
-        """A cable from its interface to one of this namespace; the outer end receives as a host's does."""
-        sh("ip", "link", "add", outside, "type", "veth", "peer", "name", inside, "netns", str(self.pid))
-        self("ip", "address", "add", address, "dev", inside)
-        self("ip", "link", "set", inside, "up")
-        sh("ip", "address", "add", peer, "dev", outside)
-        sh("ip", "link", "set", outside, "up")
-        sh("ethtool", "-K", outside, "gro", "on", "tx", "off")
 
     def path(self, name):
         """A file of the root."""

@@ -16,7 +16,7 @@ DPDK ?= $(if $(filter dpdk%,$(DATAPATH)),1)
 WITH_DPDK := --features slowpath/dpdk,turnpiked/dpdk
 FEATURES := $(if $(filter 1,$(DPDK)),--features turnpiked/dpdk)
 
-.PHONY: help setup setup-all setup-fuzz build test demo scenarios deb test-packages acceptance bench fuzz-smoke docs lint fmt golden verify clean
+.PHONY: help setup setup-all setup-fuzz build test demo scenarios deb image test-packages acceptance bench fuzz-smoke docs lint fmt golden verify clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t14
@@ -43,10 +43,12 @@ scenarios: build ## every scenario on one data path; DATAPATH=dpdk|dpdk-pipeline
 	$(RELEASE)/lab --datapath $(DATAPATH) scenario --all --jobs $(JOBS)
 
 # Of the programs that tests have built.
-test-packages: setup-all ## Debian packages on a bare Debian with systemd: install, kill, upgrade and purge under traffic
+test-packages: setup-all ## Debian packages on a bare Debian with systemd, and the image under podman: install, kill, upgrade and purge under traffic
 	$(CARGO) build --locked --workspace --bins --tests $(WITH_DPDK)
 	PACKAGES=build/test-packages PREBUILT=target/debug DEB_BUILD_OPTIONS=noautodbgsym scripts/deb.sh
 	tests/packages/check.py build/test-packages
+	scripts/image.sh build/test-packages
+	tests/packages/image.py build/test-packages
 
 test: setup-all ## every test: unit, property, golden, data path, scenarios
 	$(MAKE) -C datapath test
@@ -57,6 +59,9 @@ test: setup-all ## every test: unit, property, golden, data path, scenarios
 deb: ## Debian packages turnpike, turnpike-dpdk and turnpike-lab, into build/deb
 	@scripts/setup.sh --packages
 	scripts/deb.sh
+
+image: deb ## OCI image of turnpiked from these packages, build/deb/turnpike.oci.tar
+	scripts/image.sh build/deb
 
 acceptance: FUZZ_SECONDS = 120
 acceptance: setup-all setup-fuzz ## what the gate has short forms of, in full; its output is kept in docs/acceptance/; FUZZ_SECONDS=120

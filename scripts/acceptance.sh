@@ -29,6 +29,9 @@ all() {
 	done
 	part packages make --no-print-directory -s deb
 	part "packages under systemd" tests/packages/check.py build/deb
+	part image scripts/image.sh build/deb
+	part "image with DPDK" scripts/image.sh build/deb turnpike-dpdk
+	part "images under podman" tests/packages/image.py build/deb
 	if git ls-remote -q https://github.com/rustsec/advisory-db HEAD >/dev/null 2>&1; then
 		part advisories build/tools/bin/cargo-deny --locked check advisories
 	fi

@@ -34,6 +34,11 @@ case ${1:-} in
       debhelper:/usr/bin/dh
       lintian:/usr/bin/lintian
       mmdebstrap:/usr/bin/mmdebstrap
+      buildah:/usr/bin/buildah
+      podman:/usr/bin/podman
+      runc:/usr/sbin/runc
+      libcap2-bin:/usr/sbin/setcap
+      jq:/usr/bin/jq
     )
     ;;
 esac

@@ -167,8 +167,8 @@ def xdp(network, podman):
     podman.wait(former)
     goes_on("restarted")
     podman("rm", "--force", NAME)
-    podman.start()
-    goes_on("replaced by another container")
+    podman.start("--security-opt=no-new-privileges")
+    goes_on("replaced by another container, without new privileges")
     sent, lost = course.end()
     assert lost == 0, f"{lost} of {sent} packets lost"
     say(f"{sent} packets each way, none lost")
@@ -206,7 +206,7 @@ def check(folder):
     assert f"{CONFIG}: ok" in podman.run("check-config", CONFIG)
     assert "operation not permitted" in podman.run("--version", capabilities=[], check=False).lower()
     said = podman.run("--config", CONFIG, seccomp=podman.without_bpf(), check=False)
-    assert "a seccomp profile that allows bpf(2)" in said, said
+    assert "a seccomp profile that allows it" in said, said
     smf, course = xdp(network, podman)
 
     without_state = r'^(dir = "/run/turnpike"|bpffs = .*|on_stop = .*)$'

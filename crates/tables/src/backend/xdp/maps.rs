@@ -68,7 +68,18 @@ pub(super) fn empty_maps(layout: &Layout) -> Result<Maps, SetupError> {
         let name = map.name().to_string_lossy().into_owned();
         size(&mut map, &name, &capacities)?;
     }
-    maps_of(&open.load().map_err(setup("maps"))?)
+    maps_of(&open.load().map_err(no_maps)?)
+}
+
+/// There is no program yet that a verifier could object to.
+fn no_maps(error: libbpf_rs::Error) -> SetupError {
+    setup(match error.kind() {
+        libbpf_rs::ErrorKind::PermissionDenied => {
+            "maps: bpf(2) is refused, which takes CAP_BPF and, in a container, a seccomp profile that allows it \
+             (docs/howto/containers.md)"
+        }
+        _ => "maps",
+    })(error)
 }
 
 pub(super) fn maps_of(object: &Object) -> Result<Maps, SetupError> {

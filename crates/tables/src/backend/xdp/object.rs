@@ -50,19 +50,9 @@ pub(super) fn object_for(features: Features) -> Result<&'static [u8], SetupError
 
 pub(super) fn setup(what: impl Into<String>) -> impl FnOnce(libbpf_rs::Error) -> SetupError {
     let what = what.into();
-    move |error| {
-        let advice = match error.kind() {
-            // Of a process that lacks them turnpiked has said so before.
-            libbpf_rs::ErrorKind::PermissionDenied => {
-                ". CAP_BPF and CAP_PERFMON are needed, and a seccomp profile that allows bpf(2): those of containers may ask for \
-                 CAP_SYS_ADMIN there (docs/howto/containers.md)"
-            }
-            _ => "",
-        };
-        SetupError::Bpf {
-            what,
-            error: format!("{error:#}{advice}"),
-        }
+    move |error| SetupError::Bpf {
+        what,
+        error: format!("{error:#}"),
     }
 }
 

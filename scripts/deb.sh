@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Debian packages, into $PACKAGES (build/deb), where none of a former build are left. PREBUILT=target/debug is for tests: debian/rules.
+# Debian packages, into $PACKAGES (build/deb), where none of a former build are left, nor images of them. PREBUILT=target/debug is for tests: debian/rules.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 to=${PACKAGES:-build/deb}
@@ -7,7 +7,7 @@ mkdir -p "$to" build
 # They are made in the tree.
 exec 9>build/deb.lock
 flock 9
-rm -f "$to"/*.deb "$to"/*.buildinfo "$to"/*.changes
+rm -f "$to"/*.deb "$to"/*.buildinfo "$to"/*.changes "$to"/*.oci.tar
 debian/rules clean >/dev/null
 trap 'debian/rules clean >/dev/null' EXIT
 # One after the other, as dpkg-buildpackage does; it looks for the packages beside the tree alone.

@@ -249,7 +249,7 @@ fn paging_killed_leaving(world: &mut World) -> Result<String> {
     usage_so_far(world, &attached)?;
     let (mut twice, mut sent) = (0, 0);
     let mut after = Vec::new();
-    // Which of the two gets the CPU first, the UPF's next burst or the signal, nobody knows: until each has been seen.
+    // Which of the two gets the CPU first, the UPF's next burst or the signal, nobody knows: as often as it takes.
     while (after.len() < 3 || !after.iter().any(|left| (1..WAITING).contains(left)))
         && (after.len() as u32) < TIMES_MAX
     {

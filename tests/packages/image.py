@@ -11,7 +11,7 @@ import os
 import re
 import resource
 
-from machine import Network, alone, edit, leave_the_network, say, sh, wait_for
+from machine import Network, alone, edit, leave_the_network, own_cgroup, remove_tree, say, sh, wait_for
 from network import Course, Smf
 
 CONFIG = "/etc/turnpike/turnpiked.toml"
@@ -47,6 +47,7 @@ class Podman:
 
     def __init__(self, network):
         self.network = network
+        self.cgroup = own_cgroup()
         self.config = "/mnt/turnpiked.toml"
         self.seccomp = "/mnt/seccomp.json"
         with open(self.seccomp, "w", encoding="ascii") as file:
@@ -86,7 +87,7 @@ class Podman:
         network = f"--network=ns:/proc/{self.network.pid}/ns/net"
         rights = ["--read-only", f"--security-opt=seccomp={seccomp or self.seccomp}", "--cap-drop=all", *[f"--cap-add={name}" for name in capabilities]]
         volumes = [f"--volume={self.config}:{CONFIG}:ro", *state]
-        command = ["run", "--pids-limit=0", *limits, network, *rights, *volumes, *options, self.image, *arguments]
+        command = ["run", "--pids-limit=0", f"--cgroup-parent=/{os.path.basename(self.cgroup)}", *limits, network, *rights, *volumes, *options, self.image, *arguments]
         return self(*command, **how)
 
     def inspect(self, template):
@@ -192,13 +193,8 @@ def another(podman, smf, course, kind):
     say(f"{kind}: packets pass")
 
 
-def check(folder):
-    """All of it; the image with DPDK, if there is one."""
-    a_host()
-    leave_the_network()
-    network = Network()
-    network.cables()
-    podman = Podman(network)
+def images(folder, network, podman):
+    """Each image; that with DPDK, if there is one."""
     octets = podman.load(f"{folder}/turnpike.oci.tar")
     assert octets <= OCTETS_AT_MOST, octets
     say(f"{podman.image}: {octets / 1e6:.0f} MB unpacked")
@@ -221,6 +217,20 @@ def check(folder):
         edit(podman.config, lambda text: re.sub(without_state, "", text, flags=re.MULTILINE))
         network.behind_taps(podman.config)
         another(podman, smf, course, "dpdk")
+
+
+def check(folder):
+    """All of it, and no control group is left."""
+    a_host()
+    leave_the_network()
+    network = Network()
+    network.cables()
+    podman = Podman(network)
+    try:
+        images(folder, network, podman)
+    finally:
+        podman("rm", "--all", "--force", check=False)
+        wait_for("control groups of containers are empty", lambda: remove_tree(podman.cgroup))
 
 
 if __name__ == "__main__":

@@ -120,6 +120,17 @@ def remove_tree(cgroup):
     return not os.path.exists(cgroup)
 
 
+def own_cgroup():
+    """A control group for what this test starts; those of killed ones go."""
+    cgroups = f"{cgroup2()}/turnpike-packages-"
+    for left in glob.glob(f"{cgroups}*"):
+        if time.time() - os.stat(left).st_mtime > LEFT_S:
+            remove_tree(left)
+    own = cgroups + os.readlink("/proc/self/ns/pid")[5:-1]
+    os.makedirs(own, exist_ok=True)
+    return own
+
+
 class Network:
     """A network namespace with cables to this one."""
 
@@ -183,12 +194,7 @@ class Machine(Network):
         self.root = root
         os.makedirs(f"{root}/var/log", exist_ok=True)
         open(f"{root}/var/log/console", "w", encoding="ascii").close()
-        cgroups = f"{cgroup2()}/turnpike-packages-"
-        for left in glob.glob(f"{cgroups}*"):
-            if time.time() - os.stat(left).st_mtime > LEFT_S:
-                remove_tree(left)
-        self.cgroup = cgroups + os.readlink("/proc/self/ns/pid")[5:-1]
-        os.makedirs(self.cgroup, exist_ok=True)
+        self.cgroup = own_cgroup()
         enter = f'echo $$ >{self.cgroup}/cgroup.procs && exec unshare "$@"'
         spaces = ["--pid", "--fork", "--kill-child", "--mount", "--net", "--ipc", "--uts", "--cgroup"]
         self.process = subprocess.Popen(["bash", "-c", enter, "-", *spaces, "bash", "-c", BOOT, "-", root])

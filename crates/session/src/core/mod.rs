@@ -288,6 +288,33 @@ impl<T: Tables> Core<T> {
         self.node.associate(now, out, peer);
     }
 
+    /// Do without an association with an SMF that was to be associated with: none is asked for any more, and one that stands is the
+    /// SMF's affair.
+    pub fn disregard(&mut self, peer: SocketAddr) {
+        self.node.disregard(peer);
+    }
+
+    /// Go on with other settings of N4: `allow`, `heartbeat_interval`, `t1`, `n1`, `retry_at_most`, `path_failure_retention`,
+    /// `graceful_release`, `overload_at_percent` and `peer_port` of `config`. Everything else stays as it was made, because sessions
+    /// lean on it.
+    pub fn reconfigure(&mut self, now: Time, config: &Config) {
+        let config = Arc::new(Config {
+            allow: config.allow.clone(),
+            heartbeat_interval: config.heartbeat_interval,
+            t1: config.t1,
+            n1: config.n1,
+            retry_at_most: config.retry_at_most,
+            path_failure_retention: config.path_failure_retention,
+            graceful_release: config.graceful_release,
+            overload_at_percent: config.overload_at_percent,
+            peer_port: config.peer_port,
+            ..Config::clone(&self.config)
+        });
+        self.node.reconfigure(now, &config);
+        self.shard.reconfigure(&config);
+        self.config = config;
+    }
+
     /// How busy the thread is that calls this, in percent of the last while: together with how
     /// full the tables are, this is the load that SMFs hear of (TS 29.244, 6.2.3). Call it about
     /// once a second.

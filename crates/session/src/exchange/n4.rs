@@ -58,6 +58,10 @@ impl N4 {
         }
     }
 
+    pub(crate) fn reconfigure(&mut self, config: &Config) {
+        self.requests.reconfigure(config);
+    }
+
     pub(crate) fn node_id(&self) -> &OwnNodeId {
         &self.node_id
     }

@@ -137,15 +137,23 @@ impl Requests {
     /// `first`: where sequence numbers begin. Our Recovery Time Stamp is a good choice: after a
     /// restart we do not repeat the numbers of the former life.
     pub(crate) fn new(config: &Config, first: u32) -> Self {
-        Self {
-            t1: config.t1.max(Duration::from_millis(1)),
-            n1: config.n1.max(1),
+        let mut requests = Self {
+            t1: Duration::ZERO,
+            n1: 0,
             outstanding_max: outstanding_max(config),
             reports: 0,
             waiting: BTreeMap::new(),
             timers: BTreeSet::new(),
             sequence: first & SEQUENCE_MASK,
-        }
+        };
+        requests.reconfigure(config);
+        requests
+    }
+
+    /// T1 and N1, of requests that wait already from their next repetition on.
+    pub(crate) fn reconfigure(&mut self, config: &Config) {
+        self.t1 = config.t1.max(Duration::from_millis(1));
+        self.n1 = config.n1.max(1);
     }
 
     /// Send a request, written by `write` with the sequence number it is given. `false`: too many are outstanding, this one is no

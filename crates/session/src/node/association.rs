@@ -1,6 +1,8 @@
 //! Associations: set up from either side, updated, released, kept alive, and cleaned up after.
 
+use std::mem;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use pfcp::ie::{self, CpFunctionFeatures, PfcpAsRspFlags, RecoveryTimeStamp};
@@ -21,6 +23,7 @@ use crate::exchange::requests::Purpose;
 use crate::exchange::stats::Way;
 use crate::node::peer::{Peer, PeerState, SmfSet, alternatives};
 use crate::node::{Node, Then, Timer, features};
+use crate::rules::config::Config;
 
 /// Associations that one address may have, so that no host takes them all: Node IDs cost nothing. Beyond, cause 75.
 const PEERS_PER_ADDRESS: usize = 8;
@@ -644,15 +647,51 @@ impl Node {
 
     /// Associate with an SMF, and again whenever the association is lost.
     pub(crate) fn associate(&mut self, now: Time, out: &mut Outbox, peer: SocketAddr) {
-        if !self.peers.add_target(peer) {
+        let Some(target) = self.peers.add_target(peer) else {
             return;
-        }
+        };
         // One that goes on from a process before this one stands, also while its SMF is silent, and from whatever port.
-        let target = self.peers.targets.len() - 1;
         let is_there = |peer: &Peer| self.peers.target_at(peer.address) == Some(target);
         if !self.peers.iter().any(is_there) {
             self.try_setup(now, out, target);
         }
+    }
+}
+
+impl Node {
+    /// Go on with another configuration, which has the same sessions' rules, limits and addresses. An association with an SMF that is
+    /// no longer asked for one stays.
+    pub(crate) fn reconfigure(&mut self, now: Time, config: &Arc<Config>) {
+        let before = mem::replace(&mut self.config, Arc::clone(config));
+        self.n4.reconfigure(config);
+        self.load.set_overload_at(config.overload_at_percent);
+        let heartbeat = config.heartbeat_interval;
+        if heartbeat != before.heartbeat_interval {
+            self.timers
+                .retain(|(_, timer)| !matches!(timer, Timer::Heartbeat(_)));
+            for id in self.peers.ids() {
+                if !heartbeat.is_zero() {
+                    self.set_timer(now, heartbeat, Timer::Heartbeat(id));
+                }
+            }
+        }
+        // Those that have been silent for long enough by now; others wait on.
+        for id in self.peers.ids() {
+            self.set_timer(now, Duration::ZERO, Timer::Retention(id));
+        }
+    }
+
+    /// Ask this SMF for no association from now on; one that stands is left to it.
+    pub(crate) fn disregard(&mut self, peer: SocketAddr) {
+        let mut targets = self.peers.targets.iter();
+        let Some(target) = targets.position(|of| of.address == peer) else {
+            return;
+        };
+        self.peers.targets[target].is_configured = false;
+        self.n4.cancel(|purpose| purpose == Purpose::Setup(target));
+        self.timers
+            .retain(|(_, timer)| *timer != Timer::Setup(target));
+        self.share_out();
     }
 }
 

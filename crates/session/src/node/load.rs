@@ -70,13 +70,20 @@ impl Load {
             percent: 0,
             sequence: first,
         };
-        Self {
-            overload_at: (1..=100).contains(&overload_at).then_some(overload_at),
+        let mut load = Self {
+            overload_at: None,
             load: nothing,
             reduction: nothing,
             owed: 0,
             is_full: false,
-        }
+        };
+        load.set_overload_at(overload_at);
+        load
+    }
+
+    /// As in [`Self::new`].
+    pub(crate) fn set_overload_at(&mut self, percent: u8) {
+        self.overload_at = (1..=100).contains(&percent).then_some(percent);
     }
 
     /// The node is busy to `busy` percent, and its fullest table to `full`.

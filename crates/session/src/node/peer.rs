@@ -149,6 +149,8 @@ pub(crate) struct Target {
     pub(crate) address: SocketAddr,
     /// Attempts in a row that failed.
     pub(crate) failures: u32,
+    /// Not so: the configuration names it no more. Its place stays, because timers and requests name places.
+    pub(crate) is_configured: bool,
 }
 
 /// All associations.
@@ -193,16 +195,30 @@ impl Peers {
         self.by_id.get_mut(&id)
     }
 
-    /// A configured SMF; `false` when it is known already.
-    pub(crate) fn add_target(&mut self, address: SocketAddr) -> bool {
-        let new = self.targets.iter().all(|target| target.address != address);
-        if new {
-            self.targets.push(Target {
-                address,
-                failures: 0,
-            });
+    /// A configured SMF, and its place; `None` when it is known already.
+    pub(crate) fn add_target(&mut self, address: SocketAddr) -> Option<usize> {
+        let target = Target {
+            address,
+            failures: 0,
+            is_configured: true,
+        };
+        let known = self.targets.iter().position(|of| of.address == address);
+        let Some(place) = known else {
+            self.targets.push(target);
+            return Some(self.targets.len() - 1);
+        };
+        let was = std::mem::replace(&mut self.targets[place], target);
+        if was.is_configured {
+            self.targets[place] = was;
+            return None;
         }
-        new
+        Some(place)
+    }
+
+    /// The SMFs that the configuration names, each with its place.
+    fn configured(&self) -> impl Iterator<Item = (usize, &Target)> {
+        let targets = self.targets.iter().enumerate();
+        targets.filter(|(_, target)| target.is_configured)
     }
 
     pub(crate) fn by_node(&self, node_id: &NodeId) -> Option<PeerId> {
@@ -240,7 +256,7 @@ impl Peers {
         self.by_source.contains_key(&from)
             || self.of_address(ip).next().is_some()
             || self.iter().any(is_of)
-            || self.targets.iter().any(|target| target.address.ip() == ip)
+            || (self.configured()).any(|(_, target)| target.address.ip() == ip)
     }
 
     /// Sender of a request from here, with the associations whose sessions it may touch ([`Self::candidates`]).
@@ -327,16 +343,14 @@ impl Peers {
 
     /// The configured SMF at this address: at this port, or else the only one there.
     pub(crate) fn target_at(&self, from: SocketAddr) -> Option<usize> {
-        if let Some(exact) = self
-            .targets
-            .iter()
-            .position(|target| target.address == from)
-        {
+        let is_it = |(_, target): &(usize, &Target)| target.address == from;
+        if let Some((exact, _)) = self.configured().find(is_it) {
             return Some(exact);
         }
-        let here = |target: &Target| target.address.ip() == from.ip();
-        let first = self.targets.iter().position(here)?;
-        (self.targets.iter().filter(|target| here(target)).count() == 1).then_some(first)
+        let is_here = |(_, target): &(usize, &Target)| target.address.ip() == from.ip();
+        let mut here = self.configured().filter(is_here);
+        let (first, _) = here.next()?;
+        here.next().is_none().then_some(first)
     }
 
     /// Begin an association.

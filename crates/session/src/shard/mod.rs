@@ -103,6 +103,11 @@ impl<T: Tables> Shard<T> {
         }
     }
 
+    /// See [`Core::reconfigure`](crate::Core::reconfigure).
+    pub(crate) fn reconfigure(&mut self, config: &Arc<Config>) {
+        self.config = Arc::clone(config);
+    }
+
     /// Everything that a shard does, it does for something that it hears.
     pub(crate) fn handle(&mut self, now: Time, what: ToShard<'_>, out: &mut Outputs) {
         match what {

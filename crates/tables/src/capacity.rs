@@ -148,6 +148,8 @@ pub(crate) struct Capacities {
     meters: View<Line>,
     guaranteed: Box<Guaranteed>,
     longest_wait: Option<Duration>,
+    /// Guarantees that were given before are, whatever may be guaranteed now.
+    honours: bool,
 }
 
 impl Capacities {
@@ -166,7 +168,13 @@ impl Capacities {
             meters: meters.clone(),
             guaranteed: Box::new([0; CAPACITIES_MAX]),
             longest_wait,
+            honours: false,
         }
+    }
+
+    /// See [`Tables::honour_guarantees`](crate::Tables::honour_guarantees).
+    pub(crate) fn honour(&mut self, honours: bool) {
+        self.honours = honours;
     }
 
     /// Rate word of a share: its guaranteed rate, 0 if it has none. Where packets wait the word says so in both cases.
@@ -215,7 +223,7 @@ impl Capacities {
     /// a capacity than it has is never refused.
     pub(crate) fn check(&self, held: &[HeldMeter], new: &Compiled) -> Result<(), NoRoom> {
         let guarantees = || new.meters.iter().filter(|m| is_guaranteed(&m.limit));
-        if guarantees().next().is_none() {
+        if self.honours || guarantees().next().is_none() {
             return Ok(());
         }
         let mut had = [0u64; CAPACITIES_MAX];

@@ -297,6 +297,11 @@ impl Tables {
         self.store.node.capacities.governor()
     }
 
+    /// Whether guaranteed rates are taken in whatever may be guaranteed: of sessions that had them before, under other capacities.
+    pub fn honour_guarantees(&mut self, honours: bool) {
+        self.store.node.capacities.honour(honours);
+    }
+
     /// Loads of capacities, in the order of [`Layout::capacities`].
     pub fn capacities(&self) -> Vec<CapacityReport> {
         self.store.node.capacities.reports()

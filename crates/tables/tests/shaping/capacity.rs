@@ -290,6 +290,22 @@ fn more_than_there_is_is_not_guaranteed() {
     assert_eq!(all(&contest.site), 30 * MBIT);
 }
 
+/// A session that was guaranteed more while there was more keeps that, and nobody else gets any.
+#[test]
+fn a_guarantee_of_before_outlives_a_smaller_capacity() {
+    let mut contest = Contest::new(&[capacity(CAPACITY, Above::Police)], None);
+    let guaranteed = |bps| shared(10, Some(bps), &[LINK]);
+    let site = &mut contest.site;
+    site.tables.honour_guarantees(true);
+    let before = with_share(1, guaranteed(CAPACITY));
+    site.publish_all(1, &before).unwrap();
+    site.tables.honour_guarantees(false);
+    assert_eq!(site.tables.capacities()[0].guaranteed_bps, CAPACITY);
+    let another = with_share(2, guaranteed(MBIT));
+    assert!(site.publish_all(2, &another).is_err());
+    site.publish_all(1, &before).unwrap();
+}
+
 /// What is guaranteed to others is kept for them, also while nobody has it.
 #[test]
 fn what_is_kept_for_others_is_not_guaranteed() {

@@ -214,7 +214,10 @@ impl Beginning {
             // Not once more, should that be why this process ends.
             core.resume(now, &former.node, out)
                 .inspect_err(|_| files.remove())?;
-            let lost = former.enter(now, core, out, &mut attend)? + former.damaged;
+            core.tables_mut().honour_guarantees(true);
+            let entered = former.enter(now, core, out, &mut attend);
+            core.tables_mut().honour_guarantees(false);
+            let lost = entered? + former.damaged;
             former.enter_answers(now, core);
             report = StateReport {
                 taken_over: core.session_count() as u64,

@@ -242,6 +242,30 @@ class Life:
         self.upgrade_that_waits(f"{CONFIG} has changed since it started")
         self.unnoticed("upgraded where a stop releases sessions: the former one went on", *KILL)
 
+    def reloads(self):
+        """Changes come into force, and are read then: an upgrade may follow."""
+        former = self.service.pid()
+        edit(self.config, lambda text: text.replace("sessions = 80000", "sessions = 90000"))
+        assert "take-over" in self.machine("turnpike", "config", "diff", CONFIG)
+        self.machine("systemctl", "reload", UNIT)
+        self.goes_on()
+        assert self.service.pid() == former
+        status = json.loads(self.machine("turnpike", "status", "--json"))
+        assert status["sessions"]["capacity"] == 90000, status["sessions"]
+        say("reloaded with more sessions in the same process: taken over")
+
+        edit(self.config, lambda text: text.replace("sessions = 90000", "sessions = 1000"))
+        said = self.machine("turnpike", "reload", check=False)
+        assert "limits.sessions: more than that may be in use" in said, said
+        self.machine("systemctl", "reload", UNIT, check=False)
+        shown = self.machine("systemctl", "show", "--property=ReloadResult", "--value", UNIT)
+        assert shown.strip() == "exit-code", shown
+        assert "limits.sessions: more than that may be in use" in self.service.journal()
+        self.goes_on()
+        edit(self.config, lambda text: text.replace("sessions = 1000", "sessions = 90000"))
+        self.machine("turnpike", "reload")
+        say("reloaded with fewer: refused, with the reason")
+
     def socket(self):
         """systemd has N4: a request in the gap is answered, though nobody repeats it."""
         self.machine("systemctl", "stop", UNIT)
@@ -355,6 +379,7 @@ def check(folder):
         life.start()
         life.unnoticed("killed: it is back", *KILL)
         life.unnoticed("restarted", *RESTART)
+        life.reloads()
         life.upgrades()
         life.socket()
         life.dpdk()

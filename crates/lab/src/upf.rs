@@ -316,6 +316,24 @@ pub fn binary() -> Result<PathBuf> {
     found.context("turnpiked was not found: build it, or set TURNPIKED to its path")
 }
 
+/// Status and body of an answer of REST.
+fn ask(netns: &Netns, request: &str) -> Result<(u16, String)> {
+    let response = netns.enter(|| {
+        let mut stream = TcpStream::connect_timeout(&API.into(), NEVER)?;
+        stream.set_read_timeout(Some(NEVER))?;
+        stream.write_all(request.as_bytes())?;
+        let mut response = String::new();
+        stream.read_to_string(&mut response)?;
+        Ok(response)
+    })?;
+    let (head, body) = response
+        .split_once("\r\n\r\n")
+        .context("an answer without a body")?;
+    let status = head.split_ascii_whitespace().nth(1);
+    let status = status.context("an answer without a status")?.parse()?;
+    Ok((status, body.to_owned()))
+}
+
 /// One direction of a session, as the UPF counted it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counted {
@@ -475,20 +493,54 @@ impl Upf {
 
     /// Asks its REST interface for text, such as the metrics.
     pub fn get_text(&self, netns: &Netns, path: &str) -> Result<String> {
-        let response = netns.enter(|| {
-            let mut stream = TcpStream::connect_timeout(&API.into(), NEVER)?;
-            stream.set_read_timeout(Some(NEVER))?;
-            write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
-            let mut response = String::new();
-            stream.read_to_string(&mut response)?;
-            Ok(response)
-        })?;
-        let (head, body) = response
-            .split_once("\r\n\r\n")
-            .context("an answer without a body")?;
-        let status = head.lines().next().unwrap_or_default();
-        ensure!(status.contains(" 200 "), "{path}: {status}");
-        Ok(body.to_owned())
+        let request = format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n");
+        let (status, body) = ask(netns, &request)?;
+        ensure!(status == 200, "{path}: {status}");
+        Ok(body)
+    }
+
+    /// Changes the text of its configuration's file.
+    pub fn edit(&self, change: impl FnOnce(String) -> String) -> Result<()> {
+        let file = self.folder.join("turnpiked.toml");
+        let text = fs::read_to_string(&file)?;
+        let changed = change(text.clone());
+        ensure!(changed != text, "no change in {file:?}");
+        Ok(fs::write(file, changed)?)
+    }
+
+    /// Has it read its file again, and waits for what comes of it: the last reload of its status.
+    pub fn reload(&self, netns: &Netns) -> Result<Value> {
+        let (status, body) = self.post(netns, "/api/v1/reload", "")?;
+        ensure!([200, 409].contains(&status), "{status} {body}");
+        self.last_reload(netns)
+    }
+
+    /// What came of the last reload.
+    pub fn last_reload(&self, netns: &Netns) -> Result<Value> {
+        let mut last = Value::Null;
+        eventually("a reload is over", || {
+            // It may be starting.
+            let Ok(status) = self.get(netns, "/api/v1/status") else {
+                return Ok(false);
+            };
+            last = status["config"]["last"].clone();
+            Ok(last["outcome"] != "taking over")
+        })
+        .with_context(|| self.log_tail(20))?;
+        Ok(last)
+    }
+
+    /// Status and body of an answer to a request that takes its token.
+    pub fn post(&self, netns: &Netns, path: &str, body: &str) -> Result<(u16, String)> {
+        let access = fs::read_to_string(self.folder.join("api.json")).context("api.json")?;
+        let access: Value = serde_json::from_str(&access)?;
+        let token = access["token"].as_str().context("no token")?;
+        let length = body.len();
+        let request = format!(
+            "POST {path} HTTP/1.0\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\
+             Content-Length: {length}\r\n\r\n{body}"
+        );
+        ask(netns, &request)
     }
 
     /// How many sessions it holds.

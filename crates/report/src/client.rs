@@ -9,11 +9,13 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use ureq::http::{Response, StatusCode};
-use ureq::{Agent, Body};
+use ureq::typestate::WithBody;
+use ureq::{Agent, Body, RequestBuilder};
 
 use crate::error::ErrorBody;
 use crate::query::{PAGE_MAX, PageQuery, SessionsQuery, TraceQuery};
-use crate::resource::{Resource, SEID, SESSION, SESSIONS, TRACE, USAGE};
+use crate::reload::{Access, LogBody, ReloadReport};
+use crate::resource::{CONFIG_DIFF, LOG, RELOAD, Resource, SEID, SESSION, SESSIONS, TRACE, USAGE};
 use crate::sessions::{SessionDetail, SessionPage};
 use crate::usage::{SessionUsage, UsagePage};
 
@@ -97,6 +99,21 @@ pub struct Client {
 }
 
 impl Client {
+    /// Of the host's own turnpiked, as its file [`Access`] says, where `api` or `token_file` is not given: `api` of
+    /// `http://127.0.0.1:8806` where there is no such file. A token of it goes to no other address.
+    pub fn local(api: Option<&str>, token_file: Option<&Path>) -> Result<Self, Error> {
+        let access = || std::fs::read(Access::FILE).ok();
+        let access = access().and_then(|octets| serde_json::from_slice::<Access>(&octets).ok());
+        let is_own = |of: &&Access| api.is_none_or(|api| with_scheme(api) == with_scheme(&of.api));
+        let own = access.as_ref().filter(is_own);
+        let api = api.or(own.map(|of| of.api.as_str()));
+        let mut client = Self::new(api.unwrap_or("127.0.0.1:8806"), token_file)?;
+        if let (None, Some(own)) = (&client.token, own) {
+            client.token = Some((Access::FILE.into(), own.token.clone()));
+        }
+        Ok(client)
+    }
+
     /// `api`: `http://address:port`, or without `http://`. Nothing is asked yet.
     pub fn new(api: &str, token_file: Option<&Path>) -> Result<Self, Error> {
         let token = match token_file {
@@ -109,21 +126,15 @@ impl Client {
             }
             None => None,
         };
-        let api = if api.contains("://") {
-            api.to_owned()
-        } else {
-            format!("http://{api}")
-        };
         let config = Agent::config_builder()
             .timeout_connect(Some(PATIENCE))
             .timeout_recv_response(Some(PATIENCE))
             .http_status_as_error(false)
             .proxy(None)
             .build();
-        let api = api.trim_end_matches('/').to_owned();
         Ok(Self {
             agent: Agent::new_with_config(config),
-            api,
+            api: with_scheme(api),
             token,
         })
     }
@@ -210,6 +221,45 @@ impl Client {
         Ok(())
     }
 
+    /// Ask for the configuration's file to be read again. The answer may be that the program starts anew, which is seen by
+    /// [`STATUS`](crate::STATUS).
+    pub fn reload(&self) -> Result<Answer<ReloadReport>, Error> {
+        self.send(self.agent.post(self.url(RELOAD.path())), "")
+    }
+
+    /// What a reload with this text would do.
+    pub fn config_diff(&self, text: &str) -> Result<Answer<ReloadReport>, Error> {
+        let request = self.agent.post(self.url(CONFIG_DIFF.path()));
+        self.send(request.header("Content-Type", "application/toml"), text)
+    }
+
+    /// Another level of the log, until the next start or reload.
+    pub fn set_log_level(&self, level: &str) -> Result<Answer<LogBody>, Error> {
+        let body = LogBody {
+            level: level.to_owned(),
+        };
+        let body = serde_json::to_string(&body).map_err(|error| self.strange(error.to_string()))?;
+        let request = self.agent.put(self.url(LOG.path()));
+        self.send(request.header("Content-Type", "application/json"), &body)
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.api)
+    }
+
+    fn send<T: DeserializeOwned>(
+        &self,
+        request: RequestBuilder<WithBody>,
+        body: &str,
+    ) -> Result<Answer<T>, Error> {
+        let mut request = request.config().timeout_global(Some(PATIENCE)).build();
+        if let Some((_, token)) = &self.token {
+            request = request.header("Authorization", format!("Bearer {token}"));
+        }
+        let response = self.judged(request.send(body))?;
+        self.read(self.value_of(response)?)
+    }
+
     fn asked(&self, path: &str, query: &impl Serialize) -> Result<String, Error> {
         let query = serde_urlencoded::to_string(query);
         let query = query.map_err(|error| self.strange(error.to_string()))?;
@@ -236,12 +286,19 @@ impl Client {
 
     /// `patience`: for the whole answer.
     fn call(&self, path: &str, patience: Option<Duration>) -> Result<Response<Body>, Error> {
-        let request = self.agent.get(format!("{}{path}", self.api));
+        let request = self.agent.get(self.url(path));
         let mut request = request.config().timeout_global(patience).build();
         if let Some((_, token)) = &self.token {
             request = request.header("Authorization", format!("Bearer {token}"));
         }
-        let response = request.call().map_err(|error| Error::Unreachable {
+        self.judged(request.call())
+    }
+
+    fn judged(
+        &self,
+        response: Result<Response<Body>, ureq::Error>,
+    ) -> Result<Response<Body>, Error> {
+        let response = response.map_err(|error| Error::Unreachable {
             api: self.api.clone(),
             reason: error.to_string(),
         })?;
@@ -274,6 +331,15 @@ impl Client {
             api: self.api.clone(),
             reason,
         }
+    }
+}
+
+/// `http://` is left out, as a rule, and a slash may be at the end.
+fn with_scheme(api: &str) -> String {
+    let api = api.trim_end_matches('/');
+    match api.contains("://") {
+        true => api.to_owned(),
+        false => format!("http://{api}"),
     }
 }
 

@@ -18,6 +18,7 @@ mod error;
 mod fill;
 mod policies;
 mod query;
+mod reload;
 mod resource;
 mod schema;
 mod sessions;
@@ -41,9 +42,10 @@ pub use query::{
     By, INTERVAL_MS, PAGE_MAX, PageQuery, SECONDS_MAX, SessionsQuery, TopQuery, TraceQuery,
     USERS_MAX,
 };
+pub use reload::{Access, ConfigChange, ConfigState, LogBody, ReloadReport};
 pub use resource::{
-    BUFFERS, CAPACITIES, CONFIG, CORES, DATAPATH, DROPS, OPENAPI, PEERS, PFDS, POLICIES, Resource,
-    SEID, SESSION, SESSIONS, SMFS, STATUS, TOP, TRACE, USAGE, WORKERS,
+    BUFFERS, CAPACITIES, CONFIG, CONFIG_DIFF, CORES, DATAPATH, DROPS, LOG, OPENAPI, PEERS, PFDS,
+    POLICIES, RELOAD, Resource, SEID, SESSION, SESSIONS, SMFS, STATUS, TOP, TRACE, USAGE, WORKERS,
 };
 pub use schema::AsWritten;
 pub use sessions::{

@@ -9,6 +9,7 @@ use crate::capacities::CapacityReport;
 use crate::cores::CoresReport;
 use crate::datapath::{DatapathBody, DropReport, WorkerReport};
 use crate::policies::PolicyReport;
+use crate::reload::{LogBody, ReloadReport};
 use crate::sessions::{SessionDetail, SessionPage};
 use crate::smfs::{ApplicationReport, PeerReport, SmfReport};
 use crate::status::Status;
@@ -16,7 +17,7 @@ use crate::top::TopReport;
 use crate::trace::Line;
 use crate::usage::UsagePage;
 
-/// A resource that is asked by GET, and answers with a `T` as JSON.
+/// A resource that answers with a `T` as JSON: when it is asked by GET, unless it says otherwise.
 #[derive(Debug)]
 pub struct Resource<T> {
     path: &'static str,
@@ -52,6 +53,12 @@ pub const USAGE: Resource<UsagePage> = Resource::at("/api/v1/usage");
 pub const PEERS: Resource<Vec<PeerReport>> = Resource::at("/api/v1/peers");
 /// Holdings of SMFs.
 pub const SMFS: Resource<Vec<SmfReport>> = Resource::at("/api/v1/smfs");
+/// POST: the file of the configuration is read again.
+pub const RELOAD: Resource<ReloadReport> = Resource::at("/api/v1/reload");
+/// POST: what a reload with the text of the request would do.
+pub const CONFIG_DIFF: Resource<ReloadReport> = Resource::at("/api/v1/config/diff");
+/// PUT: another level of the log.
+pub const LOG: Resource<LogBody> = Resource::at("/api/v1/log");
 /// Applications with their PFDs.
 pub const PFDS: Resource<Vec<ApplicationReport>> = Resource::at("/api/v1/pfds");
 /// Packets that wait for idle UEs.

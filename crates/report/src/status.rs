@@ -5,6 +5,7 @@ use utoipa::ToSchema;
 
 use crate::datapath::PortReport;
 use crate::fill::{Fill, TableFill};
+use crate::reload::ConfigState;
 use crate::usage::UsageTotals;
 
 /// The UPF as a whole.
@@ -50,6 +51,9 @@ pub struct Status {
     pub memory_bytes: u64,
     /// Huge pages in the memory of the process.
     pub huge_pages: HugePages,
+    /// The configuration; absent: of an earlier release.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub config: Option<ConfigState>,
     /// Sessions that outlive the process; absent: they end with it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<StateReport>,

@@ -10,6 +10,7 @@ mod cell;
 mod cores;
 mod help;
 mod qos;
+mod reload;
 #[cfg(test)]
 mod samples;
 mod show;
@@ -31,15 +32,12 @@ use report::client::{self, Answer, Client};
 #[command(version, long_version = cli::version(&[]), after_help = PROGRAM.exit_codes_line())]
 #[command(disable_help_subcommand = true)]
 struct Arguments {
-    /// Address that turnpiked listens at: api.listen of its configuration.
-    #[arg(
-        long,
-        env = "TURNPIKE_API",
-        default_value = "http://127.0.0.1:8806",
-        global = true
-    )]
-    api: String,
-    /// File with the token: api.token_file of turnpiked's configuration.
+    /// Address that turnpiked listens at: api.listen of its configuration. Without it as /run/turnpike/api.json says, which root and
+    /// turnpiked's user can read, or http://127.0.0.1:8806.
+    #[arg(long, env = "TURNPIKE_API", global = true)]
+    api: Option<String>,
+    /// File with the token: api.token_file of turnpiked's configuration. Without it, of turnpiked of this host, as in
+    /// /run/turnpike/api.json.
     #[arg(long, env = "TURNPIKE_TOKEN_FILE", global = true)]
     token_file: Option<PathBuf>,
     /// The answer as turnpiked gives it, for programs.
@@ -64,10 +62,16 @@ const PROGRAM: Program = Program {
     environment: &[],
     lists: &[List {
         heading: "FILES",
-        entries: &[(
-            "/etc/turnpike/turnpiked.toml",
-            "Configuration of turnpiked: api.listen, the address to ask, and api.token_file. It is not read.",
-        )],
+        entries: &[
+            (
+                "/run/turnpike/api.json",
+                "Address and token of turnpiked of this host.",
+            ),
+            (
+                "/etc/turnpike/turnpiked.toml",
+                "Configuration of turnpiked: api.listen, the address to ask, and api.token_file. It is not read.",
+            ),
+        ],
     }],
     see_also: &[("turnpiked", "8"), ("turnpiked.toml", "5")],
     file_pages: &[],
@@ -112,8 +116,23 @@ enum Question {
     Datapath,
     /// CPUs of the machine, what they share, and which threads run there; without a turnpiked, the machine alone.
     Cores,
-    /// The configuration in effect.
-    Config,
+    /// The configuration in effect; or what another one would change.
+    #[command(args_conflicts_with_subcommands = true)]
+    Config {
+        #[command(subcommand)]
+        question: Option<ConfigQuestion>,
+    },
+    /// Have turnpiked read its configuration again, and bring into force what it says: all of it or nothing.
+    ///
+    /// Changes that the running process cannot go on with have the program start anew in the same process, where packets go on
+    /// meanwhile (state.bpffs); then this ends when it serves N4 again. Without that, and where sessions could be lost, nothing
+    /// changes, and the reasons are named.
+    Reload,
+    /// Have the log say more or less, until the next start or reload.
+    LogLevel {
+        /// error, warn, info, debug or trace.
+        level: String,
+    },
     /// The SMFs.
     Peers,
     /// Holdings of each SMF, and how much of them others cannot take.
@@ -141,6 +160,16 @@ enum Question {
     Completions {
         /// Shell that reads them.
         shell: Shell,
+    },
+}
+
+#[derive(Subcommand)]
+enum ConfigQuestion {
+    /// Keys of a file that differ from the configuration in effect, and what each takes: nothing, a start in the same process
+    /// that takes over sessions and packets, or a restart.
+    Diff {
+        /// The file; it is read here, so that turnpiked may be elsewhere.
+        file: PathBuf,
     },
 }
 
@@ -186,6 +215,10 @@ enum Error {
     Client(#[from] client::Error),
     #[error("{}: {reason}", file.display())]
     Write { file: PathBuf, reason: String },
+    #[error("{}: {reason}", file.display())]
+    Read { file: PathBuf, reason: String },
+    #[error("{0}")]
+    Reload(String),
     #[error(transparent)]
     Help(#[from] help::Error),
 }
@@ -195,7 +228,8 @@ impl Error {
         use client::Error as E;
         match self {
             Self::Client(E::Refused(_) | E::NoToken | E::WrongToken(_) | E::Strange { .. }) => 1,
-            Self::Client(E::TokenFile { .. }) | Self::Write { .. } => 2,
+            Self::Reload(_) => 1,
+            Self::Client(E::TokenFile { .. }) | Self::Write { .. } | Self::Read { .. } => 2,
             Self::Client(E::Unreachable { .. }) => 3,
             Self::Help(error) => error.exit_code(),
         }
@@ -203,7 +237,7 @@ impl Error {
 }
 
 fn client(arguments: &Arguments) -> Result<Client, Error> {
-    let client = Client::new(&arguments.api, arguments.token_file.as_deref());
+    let client = Client::local(arguments.api.as_deref(), arguments.token_file.as_deref());
     Ok(client?)
 }
 
@@ -229,7 +263,19 @@ fn answer(arguments: &Arguments, question: &Question) -> Result<String, Error> {
         Question::Drops => told(client.get(&report::DROPS)?, json, show::drops),
         Question::Datapath => told(client.get(&report::DATAPATH)?, json, show::datapath),
         Question::Cores => told(cores::ask(&client)?, json, cores::show),
-        Question::Config => told(client.get(&report::CONFIG)?, json, show::config),
+        Question::Config { question: None } => {
+            told(client.get(&report::CONFIG)?, json, show::config)
+        }
+        Question::Config {
+            question: Some(ConfigQuestion::Diff { file }),
+        } => told(reload::diff(&client, file)?, json, reload::show),
+        Question::Reload => told(reload::run(&client)?, json, reload::show),
+        Question::LogLevel { level } => told(client.set_log_level(level)?, json, |body| {
+            format!(
+                "the log has level {} until the next start or reload\n",
+                body.level
+            )
+        }),
         Question::Capacity => told(client.get(&report::CAPACITIES)?, json, show::capacities),
         Question::Policies => told(client.get(&report::POLICIES)?, json, show::policies),
         Question::Buffers => told(client.get(&report::BUFFERS)?, json, show::buffers),

@@ -5,8 +5,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use report::{
     ApplicationReport, BuffersBody, CapacityReport, DatapathBody, DropReport, FarReport, Fill,
-    PdrReport, PeerReport, PolicyReport, PortReport, QerReport, SessionDetail, SessionPage,
-    SmfReport, StateReport, Status, TableFill,
+    PdrReport, PeerReport, PolicyReport, PortReport, QerReport, ReloadReport, SessionDetail,
+    SessionPage, SmfReport, StateReport, Status, TableFill,
 };
 use serde_json::Value;
 
@@ -51,6 +51,22 @@ fn build(status: &Status) -> String {
 /// Troubles that an operator has to see before all else.
 fn troubles(status: &Status) -> String {
     let mut out = String::new();
+    let last = status
+        .config
+        .as_ref()
+        .and_then(|config| config.last.as_ref());
+    let went_wrong = [ReloadReport::REFUSED, ReloadReport::FAILED];
+    if let Some(last) = last.filter(|last| went_wrong.contains(&last.outcome.as_str())) {
+        let reasons: Vec<String> = last.reasons.iter().map(Cell::cell).collect();
+        out += &format!(
+            "! the configuration of before is in effect, as the last reload {}: {}\n",
+            match last.outcome.as_str() {
+                ReloadReport::FAILED => "failed",
+                _ => "was refused",
+            },
+            reasons.join(", ")
+        );
+    }
     for port in &status.ports {
         if let Some(trouble) = &port.trouble {
             out += &format!("! interface {}: {trouble}\n", port.interface.cell());

@@ -2,6 +2,7 @@
 // The macros of the description qualify names that they need not.
 #![allow(unused_qualifications)]
 
+mod changing;
 mod clients;
 mod hosts;
 mod metrics;
@@ -37,6 +38,8 @@ use crate::command::{Asker, NoAnswer};
 use crate::config::{Config, DatapathKind};
 use crate::logging;
 use crate::plan;
+use crate::reload::Reloader;
+use crate::running::{Running, Shared};
 use crate::snapshot::Snapshot;
 use crate::system;
 use crate::text::{parse_seid, seid_text};
@@ -50,9 +53,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub(crate) struct Api {
     control: Asker,
-    config: Arc<Config>,
+    running: Shared,
+    reloader: Arc<Reloader>,
     topology: Arc<Topology>,
-    token: Option<Arc<str>>,
     started: SystemTime,
     /// Held while one of them looks through all sessions.
     search: Arc<Mutex<()>>,
@@ -60,18 +63,18 @@ pub(crate) struct Api {
 }
 
 impl Api {
-    /// With a token, each request must carry it. `topology`: as it was before threads had their CPUs.
+    /// `topology`: as it was before threads had their CPUs.
     pub(crate) fn new(
         control: Asker,
-        config: Arc<Config>,
+        running: Shared,
+        reloader: Arc<Reloader>,
         topology: Topology,
-        token: Option<Arc<str>>,
     ) -> Self {
         Self {
             control,
-            config,
+            running,
+            reloader,
             topology: Arc::new(topology),
-            token,
             started: SystemTime::now(),
             search: Arc::default(),
             top: Arc::default(),
@@ -100,6 +103,7 @@ impl Api {
             .route(report::OPENAPI.path(), get(openapi))
             .route("/metrics", get(metrics))
             .fallback(async || Failure::new(StatusCode::NOT_FOUND, "no such resource"))
+            .merge(changing::routes(&self))
             .layer(middleware::from_fn_with_state(self.clone(), guard))
             // Probes of orchestrators have no token.
             .merge(probes())
@@ -172,7 +176,7 @@ impl IntoResponse for Failure {
 
 /// Before everything else: under whose name it is asked.
 async fn by_our_name(State(api): State<Api>, request: Request, next: Next) -> Response {
-    match hosts::check(&request, &api.config.api.hosts) {
+    match hosts::check(&request, &api.running.config().api.hosts) {
         Ok(()) => next.run(request).await,
         Err(failure) => {
             refusals::Refusal::Host.count();
@@ -183,7 +187,7 @@ async fn by_our_name(State(api): State<Api>, request: Request, next: Next) -> Re
 
 /// Token and time limit, before and around every handler.
 async fn guard(State(api): State<Api>, request: Request, next: Next) -> Response {
-    if !authorized(api.token.as_deref(), request.headers()) {
+    if !authorized(api.running.now().token.as_deref(), request.headers()) {
         let failure = Failure::new(
             StatusCode::UNAUTHORIZED,
             "a token is required: Authorization: Bearer TOKEN, from api.token_file",
@@ -220,12 +224,13 @@ fn authorized(token: Option<&str>, headers: &HeaderMap) -> bool {
 #[utoipa::path(get, path = report::STATUS.path(), responses((status = 200, body = Status)))]
 async fn status(State(api): State<Api>) -> Result<Json<Status>, Failure> {
     let snapshot = api.control.snapshot().await?;
+    let Running { config, state, .. } = api.running.now();
     let datapaths = DatapathKind::built().into_iter();
     Ok(Json(Status {
         version: cli::RELEASE.to_owned(),
         commit: cli::COMMIT.map(str::to_owned),
         datapaths: datapaths.map(str::to_owned).collect(),
-        node_id: api.config.node.id.to_string(),
+        node_id: config.node.id.to_string(),
         uptime_s: api.started.elapsed().unwrap_or_default().as_secs(),
         recovery_time_stamp: snapshot.recovery_time_stamp,
         gtpu_paths: snapshot.gtpu_paths,
@@ -241,6 +246,7 @@ async fn status(State(api): State<Api>) -> Result<Json<Status>, Failure> {
         drops: snapshot.drops.iter().map(|drop| drop.packets).sum(),
         memory_bytes: metrics::resident_bytes(),
         huge_pages: system::huge_pages(),
+        config: Some(state),
         state: snapshot.state,
     }))
 }
@@ -439,14 +445,14 @@ fn load_of(snapshot: Snapshot) -> Vec<WorkerReport> {
 /// CPUs of the machine, and which threads run there.
 #[utoipa::path(get, path = report::CORES.path(), responses((status = 200, body = CoresReport)))]
 async fn cores(State(api): State<Api>) -> Json<CoresReport> {
-    Json(plan::cores(&api.config, &api.topology))
+    Json(plan::cores(&api.running.config(), &api.topology))
 }
 
 /// The configuration in effect, defaults included. The token is not part of it.
 #[utoipa::path(get, path = report::CONFIG.path(),
     responses((status = 200, body = serde_json::Value)))]
 async fn config(State(api): State<Api>) -> Json<Config> {
-    Json(Config::clone(&api.config))
+    Json(Config::clone(&api.running.config()))
 }
 
 /// This description.
@@ -471,7 +477,7 @@ async fn metrics(State(api): State<Api>) -> Result<Response, Failure> {
     info(title = "Turnpike", description = "A 5G User Plane Function",
         license(name = "Apache-2.0")),
     paths(status, sessions, session, usage, peers, smfs, pfds, buffers, drops, capacities, policies, datapath, workers, cores, config, openapi, metrics,
-        top::top, trace::trace),
+        top::top, trace::trace, changing::reload, changing::config_diff, changing::set_log_level),
     modifiers(&BearerToken, &AsWritten),
     security((), ("token" = []))
 )]

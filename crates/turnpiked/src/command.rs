@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 use nexthop::KernelChange;
 use report::{ApplicationReport, PeerReport, SessionDetail, SessionPage, SmfReport, UsagePage};
 
+use crate::config::Config;
 use crate::follow::{Refused, Subscription, Whom};
 use crate::snapshot::Snapshot;
 use crate::text::seid_text;
@@ -31,9 +32,21 @@ pub(crate) enum Command {
     Kernel(Box<KernelChange>),
     /// Files of logs have been moved away.
     OpenLogsAnew,
+    /// Go on with another configuration, of which only what takes no start differs.
+    Reconfigure {
+        config: Arc<Config>,
+        reply: oneshot::Sender<Reconfigured>,
+    },
+    /// Whether [`Self::HandOver`] would cost a session. An error says why.
+    MayHandOver(oneshot::Sender<Result<(), String>>),
+    /// End, and leave sessions and packets to the next start. An error says why not.
+    HandOver(oneshot::Sender<Result<(), String>>),
     /// Release the associations and end.
     ShutDown,
 }
+
+/// Consequences that may not be meant, or why it was not done.
+pub(crate) type Reconfigured = Result<Vec<String>, String>;
 
 /// Questions to the control thread, answered when N4 leaves it time. Each answer is a copy, and of a long list a piece, as
 /// much as fits into its time: at least one item of it. A caller that went away is ignored.
@@ -157,6 +170,24 @@ impl Asker {
     pub(crate) fn tell(&self, command: Command) -> Result<(), NoAnswer> {
         self.queue.try_send(command).map_err(no_room)?;
         self.wake()
+    }
+
+    pub(crate) async fn reconfigure(&self, config: Arc<Config>) -> Result<Reconfigured, NoAnswer> {
+        let (reply, answer) = oneshot::channel();
+        self.tell(Command::Reconfigure { config, reply })?;
+        answer.await.map_err(|_| NoAnswer::Gone)
+    }
+
+    pub(crate) async fn may_hand_over(&self) -> Result<Result<(), String>, NoAnswer> {
+        let (reply, answer) = oneshot::channel();
+        self.tell(Command::MayHandOver(reply))?;
+        answer.await.map_err(|_| NoAnswer::Gone)
+    }
+
+    pub(crate) async fn hand_over(&self) -> Result<Result<(), String>, NoAnswer> {
+        let (reply, answer) = oneshot::channel();
+        self.tell(Command::HandOver(reply))?;
+        answer.await.map_err(|_| NoAnswer::Gone)
     }
 
     fn wake(&self) -> Result<(), NoAnswer> {

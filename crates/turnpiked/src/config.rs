@@ -2,6 +2,7 @@
 //!
 //! `deploy/turnpiked.example.toml` explains each key; a test keeps it and the defaults here alike.
 
+mod changes;
 mod check;
 mod cores;
 mod dpdk;
@@ -22,10 +23,14 @@ use std::path::{Path, PathBuf};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use changes::{Change, Takes, changes, hindrance};
 pub(crate) use check::check;
 pub(crate) use cores::{doubts, home};
 pub(crate) use forwarding_policy::ForwardingPolicy;
-pub(crate) use memory::{Memory, doubt as doubt_of_memory, problem as problem_of_memory};
+pub(crate) use memory::{
+    Memory, doubt as doubt_of_memory, problem as problem_of_memory,
+    problem_of_second as problem_of_second_tables,
+};
 pub(crate) use predefined::PredefinedRule;
 pub(crate) use router::Router;
 pub(crate) use system::{System, read_token};
@@ -671,11 +676,15 @@ impl fmt::Display for Problem {
     }
 }
 
+/// The file's text.
+pub(crate) fn read(path: &Path) -> Result<String, Problem> {
+    std::fs::read_to_string(path)
+        .map_err(|error| Problem::missing("", format!("{}: {error}", path.display())))
+}
+
 /// Read and parse; semantic checks are [`check()`]'s.
 pub(crate) fn load(path: &Path) -> Result<Config, Problem> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| Problem::missing("", format!("{}: {error}", path.display())))?;
-    parse(&text)
+    parse(&read(path)?)
 }
 
 /// Parse one file's text.

@@ -17,6 +17,7 @@ mod usage;
 use std::mem;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -25,11 +26,11 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 use session::{Core, Outbox, Time};
 use tables::Tables;
 
-use crate::command::{Asked, Command, Question};
-use crate::config::OnStop;
+use crate::command::{Asked, Command, Question, Reconfigured};
+use crate::config::{Config, OnStop};
 use crate::kept::{Beginning, Kept};
 use crate::n4::{Receiver, Sender, Socket, Strangers};
-use crate::system;
+use crate::{plan, system};
 
 use busy::Busy;
 use early::{Early, Waited};
@@ -99,6 +100,8 @@ pub(crate) struct Control {
     grace: Option<Instant>,
     /// `Some`: associations are being released, until then.
     shutting_down: Option<Instant>,
+    /// Sessions are left to a start in this process.
+    hands_over: bool,
     /// `Some`: sessions are being taken over, and whether it was asked to end meanwhile. It is not known before whose they are.
     ends_early: Option<bool>,
     busy: Busy,
@@ -140,6 +143,7 @@ impl Control {
             maintained: Instant::now(),
             grace: Some(Instant::now() + grace),
             shutting_down: None,
+            hands_over: false,
             ends_early: None,
             busy: Busy::new(),
             unsent: 0,
@@ -150,8 +154,8 @@ impl Control {
         }
     }
 
-    /// Until told to shut down and done with it. `ready`: is called when N4 is served.
-    pub(crate) fn run(mut self, ready: impl FnOnce()) -> Result<()> {
+    /// Until told to shut down and done with it, or to hand over: whether the latter. `ready`: is called when N4 is served.
+    pub(crate) fn run(mut self, ready: impl FnOnce()) -> Result<bool> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         for (number, socket) in (N4..).zip(&self.sockets) {
             let event = EpollEvent::new(EpollFlags::EPOLLIN, number);
@@ -225,7 +229,7 @@ impl Control {
         } else {
             self.abandon(&mut sender);
         }
-        Ok(())
+        Ok(self.hands_over)
     }
 
     /// Sessions that a process before this one has left go on. What has come by N4 meanwhile.
@@ -289,7 +293,8 @@ impl Control {
 
     /// Sessions are the next process's when this one ends.
     fn leaves_sessions(&self) -> bool {
-        self.kept.is_some() && self.about.config.state.on_stop == OnStop::Keep
+        let keeps = self.hands_over || self.about.config.state.on_stop == OnStop::Keep;
+        self.kept.is_some() && keeps
     }
 
     /// Sessions stay as they are, with all that they have counted: where the tables stay, that is found there.
@@ -477,11 +482,78 @@ impl Control {
                 }
             }
             Command::OpenLogsAnew => self.usage.open_log_anew(),
+            // Nobody may wait for the answer any more.
+            Command::Reconfigure { config, reply } => {
+                let _ = reply.send(self.reconfigure(config));
+            }
+            Command::MayHandOver(reply) => {
+                let _ = reply.send(self.may_change().and_then(|()| self.keeps_all()));
+            }
+            Command::HandOver(reply) => {
+                let may = self.may_change().and_then(|()| self.keeps_all());
+                self.hands_over = may.is_ok();
+                let _ = reply.send(may);
+                if self.hands_over {
+                    self.shut_down();
+                }
+            }
             Command::ShutDown => match &mut self.ends_early {
                 Some(asked) => *asked = true,
                 None => self.shut_down(),
             },
         }
+    }
+
+    /// Whether another configuration may come.
+    fn may_change(&self) -> Result<(), String> {
+        if self.ends_early.is_some() {
+            return Err("sessions are being taken over: try again".to_owned());
+        }
+        match self.shutting_down {
+            Some(_) => Err("turnpiked is shutting down".to_owned()),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether the next start finds each session.
+    fn keeps_all(&self) -> Result<(), String> {
+        let kept = self.kept.as_ref().is_some_and(Kept::is_complete);
+        let why = "not all sessions are kept in state.dir: a start would lose some (see the log)";
+        kept.then_some(()).ok_or_else(|| why.to_owned())
+    }
+
+    fn reconfigure(&mut self, config: Arc<Config>) -> Reconfigured {
+        self.may_change()?;
+        let now = self.now();
+        let before = mem::replace(&mut self.about.config, config);
+        let config = &self.about.config;
+        self.core.reconfigure(now, &plan::session(config, 0));
+        let (old, new) = (&before.n4.smf, &config.n4.smf);
+        for &gone in old.iter().filter(|smf| !new.contains(smf)) {
+            self.core.disregard(gone);
+        }
+        self.busy_poll = Duration::from_micros(config.n4.busy_poll_us.into());
+        self.log.configure(new);
+        if self.grace.is_none() {
+            let per_s = config.gtpu.error_indications_per_s;
+            self.core.tables().set_error_indications(per_s);
+        }
+        let allow = &config.n4.allow;
+        let is_shut_out =
+            |ip: IpAddr| !allow.is_empty() && !allow.iter().any(|net| net.contains(&ip));
+        let shut_out = self.core.peers();
+        let shut_out = shut_out.filter(|peer| is_shut_out(peer.address.ip().to_canonical()));
+        let warnings = shut_out.map(|peer| {
+            format!(
+                "{} at {} is associated and not among n4.allow: it is not heard, and its {} sessions end after \
+                 n4.path_failure_retention_s",
+                peer.node_id, peer.address, peer.sessions
+            )
+        });
+        let warnings = warnings.collect();
+        self.associate();
+        self.manage();
+        Ok(warnings)
     }
 
     /// One turn of what REST asks: after all that N4 had to be served, and before it is looked at again.
@@ -561,7 +633,9 @@ impl Control {
 
     fn shut_down(&mut self) {
         if self.shutting_down.is_none() && self.leaves_sessions() {
-            tracing::info!("shutting down: sessions are left to the next start");
+            if !self.hands_over {
+                tracing::info!("shutting down: sessions are left to the next start");
+            }
             self.shutting_down = Some(Instant::now());
         }
         if self.shutting_down.is_none() {

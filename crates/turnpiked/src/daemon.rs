@@ -2,13 +2,16 @@
 
 use std::io;
 use std::net::{TcpListener, UdpSocket};
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use listenfd::ListenFd;
 use nexthop::NextHops;
 use nexthop::netlink::Netlink;
+use report::ConfigState;
 use session::Core;
 use slowpath::{Setup, SlowPath, SlowPathThread, send_end_markers};
 use tables::{Layout, Pins, Tables};
@@ -23,12 +26,28 @@ use crate::config::{
 };
 use crate::control::{About, Control, EchoSockets, Gate, HostNetwork, Policies, Usage};
 use crate::kept::Beginning;
-use crate::plan;
+use crate::reload::{Handed, Reloader, Successor};
+use crate::running::{Running, Shared};
 use crate::usage_log::UsageLog;
-use crate::{n4, recovery, system};
+use crate::{access, n4, plan, recovery, system};
 
-/// Run until a signal ends it.
-pub(crate) fn run(config: Config, started: Instant) -> Result<()> {
+/// How this process came to run, and what the next start in it gets.
+#[derive(Debug)]
+pub(crate) struct Process {
+    pub(crate) started: Instant,
+    /// The configuration's file, and the text that was read.
+    pub(crate) file: PathBuf,
+    pub(crate) text: String,
+    /// `Some`: a start before this one in the same process has given it this.
+    pub(crate) handed: Option<Handed>,
+    /// Handles of N4's sockets, which outlive a start.
+    pub(crate) sockets: Vec<UdpSocket>,
+    /// N4 was served, or a signal has asked for the end: there is no way back to another configuration.
+    pub(crate) is_settled: Arc<AtomicBool>,
+}
+
+/// Run until a signal ends it, or another start is to go on in its place.
+pub(crate) fn run(config: Config, process: &mut Process) -> Result<Option<Successor>> {
     let missing = system::missing_capabilities(config.datapath.kind);
     if !missing.is_empty() {
         bail!(
@@ -43,10 +62,11 @@ pub(crate) fn run(config: Config, started: Instant) -> Result<()> {
     }
     // Threads that are started from here on run there, too, but for those that choose CPUs of their own.
     system::run_on(&config.datapath.control_cpus).context("datapath.control_cpus")?;
-    let token = match &config.api.token_file {
+    let token: Option<Arc<str>> = match &config.api.token_file {
         Some(path) => Some(
             read_token(path)
-                .map_err(|reason| anyhow::anyhow!("api.token_file = {path:?}: {reason}"))?,
+                .map_err(|reason| anyhow::anyhow!("api.token_file = {path:?}: {reason}"))?
+                .into(),
         ),
         None => None,
     };
@@ -64,19 +84,45 @@ pub(crate) fn run(config: Config, started: Instant) -> Result<()> {
         Harmless::listen()?
     };
     let node = home(&config, &topology);
-    let control = prepare(&config, node, &asker, asked)?;
+    let control = prepare(&config, node, &asker, (asked, &mut process.sockets))?;
 
     let limits = api::Limits::new(&config.api);
-    let token = token.map(Arc::from);
-    let router = Api::new(asker.clone(), Arc::clone(&config), topology, token).router();
-    runtime.block_on(async {
+    let running = Shared::new(Running {
+        config: Arc::clone(&config),
+        token_to_change: match &token {
+            Some(token) => Some(Arc::clone(token)),
+            None => access::new_token().ok().map(Arc::from),
+        },
+        token,
+        state: ConfigState {
+            file: process.file.display().to_string(),
+            ..process
+                .handed
+                .as_ref()
+                .map(Handed::state)
+                .unwrap_or_default()
+        },
+    });
+    let text = process.text.clone();
+    let reloader = Reloader::new(process.file.clone(), text, running.clone(), asker.clone());
+    let reloader = Arc::new(reloader);
+    let offered = reloader.offer_access();
+    let router = Api::new(asker.clone(), running, Arc::clone(&reloader), topology).router();
+    let (handed, started) = (process.handed.clone(), process.started);
+    let is_settled = Arc::clone(&process.is_settled);
+    let hands_over = runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener)?;
         let ends = Ends::listen()?;
         let (ready, ended) = spawn(control)?;
         tokio::spawn(api::serve(listener, router, limits));
+        let settled = Arc::clone(&is_settled);
         tokio::spawn(async move {
             // Else it has ended, which is said elsewhere.
             if ready.await.is_ok() {
+                settled.store(true, Ordering::Relaxed);
+                if let Some(handed) = handed {
+                    handed.settle();
+                }
                 tracing::info!(
                     n4 = %config.n4.listen,
                     api = %config.api.listen,
@@ -86,8 +132,15 @@ pub(crate) fn run(config: Config, started: Instant) -> Result<()> {
                 system::notify("READY=1");
             }
         });
-        until_the_end(&asker, (ends, harmless), ended).await
-    })
+        until_the_end((&asker, &reloader, &is_settled), (ends, harmless), ended).await
+    })?;
+    let successor = reloader.take_successor().filter(|_| hands_over);
+    if successor.is_some()
+        && let Some(offered) = offered
+    {
+        offered.leave();
+    }
+    Ok(successor)
 }
 
 /// All of them come from one place: of systemd, or of a start before this one, if there are any there, as what waits in those is
@@ -128,12 +181,12 @@ fn inherited() -> io::Result<Vec<UdpSocket>> {
 }
 
 /// Open everything but the REST port, attach, and hand it to the control thread's owner.
-/// `node`: NUMA node of the NICs.
+/// `node`: NUMA node of the NICs. `handles`: of N4's sockets, for the next start.
 fn prepare(
     config: &Arc<Config>,
     node: Option<u32>,
     asker: &Asker,
-    asked: Asked,
+    (asked, handles): (Asked, &mut Vec<UdpSocket>),
 ) -> Result<Control> {
     let loading = Instant::now();
     let mut beginning = Beginning::open(config, || new_identity(config))?;
@@ -164,6 +217,9 @@ fn prepare(
     let marked = send_end_markers(&mut tables).context("raw sockets of End Markers")?;
     // Nobody is kept waiting for what takes its time; and while another process has the port, its interfaces stay as they are.
     let sockets = bind_n4(config)?;
+    for socket in &sockets {
+        handles.push(socket.try_clone().context("socket of N4")?);
+    }
     // Else when sessions of before are in the tables.
     if !attaches_late {
         tables.attach()?;
@@ -300,8 +356,8 @@ fn govern(tables: &Tables) -> Result<()> {
 
 /// Told once the control thread serves N4.
 type Ready = oneshot::Receiver<()>;
-/// Told what it ended with.
-type Ended = oneshot::Receiver<Result<()>>;
+/// Told what it ended with: whether it has handed over.
+type Ended = oneshot::Receiver<Result<bool>>;
 
 /// Start the control thread.
 fn spawn(control: Control) -> Result<(Ready, Ended)> {
@@ -349,9 +405,10 @@ impl Ends {
 /// Signals that would end a process that does not listen to them.
 struct Harmless {
     hangup: Signal,
+    user_defined1: Signal,
     /// Nothing is done about these. The last is for a file that has reached the limit of its size (`ulimit -f`): writing to it
     /// fails instead.
-    _ignored: [Signal; 3],
+    _ignored: [Signal; 2],
 }
 
 impl Harmless {
@@ -359,39 +416,40 @@ impl Harmless {
         let file_size = SignalKind::from_raw(nix::sys::signal::Signal::SIGXFSZ as i32);
         Ok(Self {
             hangup: signal(SignalKind::hangup())?,
-            _ignored: [
-                signal(SignalKind::user_defined1())?,
-                signal(SignalKind::user_defined2())?,
-                signal(file_size)?,
-            ],
+            user_defined1: signal(SignalKind::user_defined1())?,
+            _ignored: [signal(SignalKind::user_defined2())?, signal(file_size)?],
         })
     }
 }
 
-/// A first signal shuts down in good order, a second one at once.
+/// A first signal shuts down in good order, a second one at once. Whether it was handed over.
 async fn until_the_end(
-    asker: &Asker,
+    (asker, reloader, is_settled): (&Asker, &Arc<Reloader>, &AtomicBool),
     (mut ends, mut harmless): (Ends, Harmless),
     mut ended: Ended,
-) -> Result<()> {
+) -> Result<bool> {
     let mut told = false;
     loop {
         tokio::select! {
             result = &mut ended => return match result {
-                Ok(Ok(())) if told => {
+                Ok(Ok(true)) => Ok(true),
+                Ok(Ok(false)) if told => {
                     tracing::info!("ended");
-                    Ok(())
+                    Ok(false)
                 }
-                Ok(Ok(())) => bail!("the control thread ended by itself"),
+                Ok(Ok(false)) => bail!("the control thread ended by itself"),
                 Ok(Err(error)) => Err(error).context("the control thread failed"),
                 Err(_) => bail!("the control thread panicked"),
             },
             () = ends.recv() => {}
             _ = harmless.hangup.recv() => {
-                tracing::info!("SIGHUP: files of logs are opened anew; the configuration stays as it is");
-                if let Err(error) = asker.tell(Command::OpenLogsAnew) {
-                    tracing::error!(%error, "files of logs are not opened anew");
-                }
+                open_logs_anew(asker, "SIGHUP");
+                let reloader = Arc::clone(reloader);
+                tokio::spawn(async move { reloader.reload().await });
+                continue;
+            }
+            _ = harmless.user_defined1.recv() => {
+                open_logs_anew(asker, "SIGUSR1");
                 continue;
             }
         }
@@ -399,8 +457,16 @@ async fn until_the_end(
             bail!("a second signal: ended without waiting for the SMFs");
         }
         told = true;
+        is_settled.store(true, Ordering::Relaxed);
         system::notify("STOPPING=1");
         // Questions may fill the queue.
         asker.insist(Command::ShutDown);
+    }
+}
+
+fn open_logs_anew(asker: &Asker, signal: &str) {
+    tracing::info!("{signal}: files of logs are opened anew");
+    if let Err(error) = asker.tell(Command::OpenLogsAnew) {
+        tracing::error!(%error, "files of logs are not opened anew");
     }
 }

@@ -5,6 +5,7 @@
 //! takes lines again.
 
 use std::io::{self, IsTerminal, Write};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, Instant};
@@ -12,6 +13,9 @@ use std::time::{Duration, Instant};
 use report::LogTotals;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Layer, Registry, reload};
 
 use crate::config::{Log, LogFormat, LogLevel};
 use crate::lines::write_lines;
@@ -112,29 +116,28 @@ impl Drop for Logging {
 
 /// From here on, every thread's events are written.
 pub(crate) fn start(log: &Log) -> io::Result<Logging> {
-    let level = match log.level {
-        LogLevel::Error => LevelFilter::ERROR,
-        LogLevel::Warn => LevelFilter::WARN,
-        LogLevel::Info => LevelFilter::INFO,
-        LogLevel::Debug => LevelFilter::DEBUG,
-        LogLevel::Trace => LevelFilter::TRACE,
-    };
     let (queue, jobs) = sync_channel(QUEUE);
     std::thread::Builder::new()
         .name("log".into())
         .spawn(move || write(&jobs, &mut io::stderr(), &COUNTS))?;
-    let builder = tracing_subscriber::fmt()
-        .with_max_level(level)
+    let lines = tracing_subscriber::fmt::layer()
         .with_target(false)
         // They would be printed to standard error, and that may be what has failed.
         .log_internal_errors(false)
         .with_writer(Lines {
             queue: queue.clone(),
         });
-    match log.format {
-        LogFormat::Json => builder.json().flatten_event(true).init(),
-        LogFormat::Text => builder.with_ansi(io::stderr().is_terminal()).init(),
-    }
+    let lines = match log.format {
+        LogFormat::Json => lines.json().flatten_event(true).boxed(),
+        LogFormat::Text => lines.with_ansi(io::stderr().is_terminal()).boxed(),
+    };
+    let (level, handle) = reload::Layer::new(filter(log.level));
+    tracing_subscriber::registry()
+        .with(level)
+        .with(lines)
+        .init();
+    // There is one log in a process.
+    let _ = LEVEL.set(handle);
     // Panics are events of the log, and do not go past it.
     std::panic::set_hook(Box::new(|panic| {
         let thread = std::thread::current();
@@ -144,6 +147,27 @@ pub(crate) fn start(log: &Log) -> io::Result<Logging> {
         tracing::error!(thread = thread.name(), backtrace, "{panic}");
     }));
     Ok(Logging { queue })
+}
+
+/// The least important line that is written, to be changed.
+static LEVEL: OnceLock<reload::Handle<LevelFilter, Registry>> = OnceLock::new();
+
+fn filter(level: LogLevel) -> LevelFilter {
+    match level {
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Trace => LevelFilter::TRACE,
+    }
+}
+
+/// Of every thread's events, from now on.
+pub(crate) fn set_level(level: LogLevel) {
+    if let Some(handle) = LEVEL.get() {
+        // It fails when the log has ended.
+        let _ = handle.reload(filter(level));
+    }
 }
 
 /// The end of the queue that events are written to. Never waits, never fails.

@@ -6,6 +6,7 @@
 // They panic where nobody takes what they print.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod access;
 mod api;
 mod command;
 mod config;
@@ -20,6 +21,8 @@ mod packet_info;
 mod plan;
 mod port_reports;
 mod recovery;
+mod reload;
+mod running;
 mod snapshot;
 mod system;
 mod text;
@@ -28,12 +31,16 @@ mod usage_log;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use clap::{Parser, Subcommand};
 use cli::{FilePage, List, Program};
 
 use config::{Config, DatapathKind, Problem, System};
+use daemon::Process;
+use reload::Handed;
 
 /// A 5G User Plane Function.
 #[derive(Parser)]
@@ -48,7 +55,8 @@ struct Arguments {
 }
 
 const SIGNALS: &str = "\
-Signals: TERM, INT and QUIT release associations and end it, a second one at once; HUP opens log files anew.";
+Signals: TERM, INT and QUIT release associations and end it, a second one at once; HUP reads the configuration again and opens \
+log files anew, USR1 opens log files anew.";
 
 fn afterwards() -> String {
     format!("{}\n{SIGNALS}", PROGRAM.exit_codes_line())
@@ -93,7 +101,11 @@ const PROGRAM: Program = Program {
                     "TERM, INT, QUIT",
                     "Release associations and end; a second one ends at once.",
                 ),
-                ("HUP", "Open log files anew."),
+                (
+                    "HUP",
+                    "Read the configuration again (turnpike reload says what came of it), and open log files anew.",
+                ),
+                ("USR1", "Open log files anew."),
             ],
         },
         List {
@@ -104,6 +116,10 @@ const PROGRAM: Program = Program {
                     "/run/turnpike",
                     "Time of the last start, so that no two starts have the same Recovery Time Stamp.",
                 ),
+                (
+                    "/run/turnpike/api.json",
+                    "Address and token by which turnpike, run by root or this user, finds it.",
+                ),
             ],
         },
     ],
@@ -112,13 +128,18 @@ const PROGRAM: Program = Program {
         name: "turnpiked.toml",
         about: "configuration file of turnpiked",
         description: "The configuration is a file in TOML. Below are all keys, each with its unit and default. A key that is not listed is \
-            an error. After a change, check-config says whether turnpiked would start with it; it takes effect at the next start.",
+            an error. After a change, check-config says whether turnpiked would start with it, and turnpike config diff what a reload \
+            would bring into force; it takes effect at the next start or reload.",
         text: include_str!("../../../deploy/turnpiked.example.toml"),
         files: &[(
             "/etc/turnpike/turnpiked.toml",
             "Path by which the service of the package reads it.",
         )],
-        see_also: &[("turnpiked", "8"), ("turnpiked-check-config", "8")],
+        see_also: &[
+            ("turnpiked", "8"),
+            ("turnpiked-check-config", "8"),
+            ("turnpike-reload", "1"),
+        ],
     }],
 };
 
@@ -151,11 +172,29 @@ fn main() -> ExitCode {
         // clap asks for one of them.
         (None, None) => return ExitCode::from(2),
     };
-    let (config, system) = match checked(&file) {
+    let handed = Handed::read().filter(|_| run);
+    let text = match &handed {
+        Some(handed) => handed
+            .text()
+            .map_err(|error| Problem::missing("", error.to_string())),
+        None => config::read(&file),
+    };
+    let checked = text.map_err(|problem| vec![problem]);
+    let checked = checked.and_then(|text| Ok((checked_text(&text)?, text)));
+    let ((config, system), text) = match checked {
         Ok(checked) => checked,
         Err(problems) => {
-            for problem in problems {
-                say(&format!("turnpiked: {}: {problem}", file.display()));
+            let lines = problems.iter();
+            let lines: Vec<String> = lines
+                .map(|problem| format!("turnpiked: {}: {problem}", file.display()))
+                .collect();
+            lines.iter().for_each(|line| say(line));
+            // It was right when the process that handed it over looked.
+            if let Some(handed) = handed.filter(|handed| !handed.has_failed()) {
+                say(&format!(
+                    "turnpiked: {}",
+                    handed.go_back(&lines.join(", "), Vec::new())
+                ));
             }
             return ExitCode::from(2);
         }
@@ -164,20 +203,45 @@ fn main() -> ExitCode {
         show(&file, &config, &system);
         return ExitCode::SUCCESS;
     }
-    let _logging = match logging::start(&config.log) {
+    let logging = match logging::start(&config.log) {
         Ok(logging) => logging,
         Err(error) => {
             say(&format!("turnpiked: thread of the log: {error}"));
             return ExitCode::FAILURE;
         }
     };
-    match daemon::run(config, started) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            tracing::error!("{error:#}");
-            ExitCode::FAILURE
+    let mut process = Process {
+        started,
+        file,
+        text,
+        handed,
+        sockets: Vec::new(),
+        is_settled: Arc::default(),
+    };
+    let result = daemon::run(config, &mut process);
+    let is_settled = process.is_settled.load(Ordering::Relaxed);
+    let handed = process.handed.filter(|of| !is_settled && !of.has_failed());
+    let failed = match result {
+        Ok(None) => return ExitCode::SUCCESS,
+        Ok(Some(successor)) => {
+            // Its lines are written before those of the next start.
+            drop(logging);
+            let error = successor.start(process.sockets);
+            say(&format!("turnpiked: cannot start anew: {error}"));
+            return ExitCode::FAILURE;
         }
+        Err(error) => error,
+    };
+    tracing::error!("{failed:#}");
+    if let Some(handed) = handed {
+        tracing::error!(
+            "the former configuration goes on, as turnpiked cannot start with the new one"
+        );
+        drop(logging);
+        let error = handed.go_back(&format!("{failed:#}"), process.sockets);
+        say(&format!("turnpiked: cannot start anew: {error}"));
     }
+    ExitCode::FAILURE
 }
 
 /// Interfaces and addresses that the configuration names may be gone.
@@ -206,8 +270,8 @@ fn detach(file: &Path) -> ExitCode {
 }
 
 /// The configuration, when it can be run on this machine, and the machine.
-fn checked(file: &Path) -> Result<(Config, System), Vec<Problem>> {
-    let config = config::load(file).map_err(|problem| vec![problem])?;
+fn checked_text(text: &str) -> Result<(Config, System), Vec<Problem>> {
+    let config = config::parse(text).map_err(|problem| vec![problem])?;
     let system = System::read().map_err(|error| {
         vec![Problem::missing(
             "",

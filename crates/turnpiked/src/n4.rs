@@ -80,6 +80,11 @@ impl Socket {
 }
 
 impl Socket {
+    /// One more handle of it.
+    pub(crate) fn try_clone(&self) -> std::io::Result<UdpSocket> {
+        self.socket.try_clone()
+    }
+
     /// Whether this is the socket for that peer.
     pub(crate) fn reaches(&self, to: SocketAddr) -> bool {
         self.is_ipv4 == to.is_ipv4()

@@ -32,7 +32,8 @@ pub(crate) fn time_stamp(node_id: &str) -> u32 {
     (seconds & u64::from(u32::MAX)) as u32
 }
 
-fn folder() -> PathBuf {
+/// Folder for the time that the host runs.
+pub(crate) fn folder() -> PathBuf {
     std::env::var_os("RUNTIME_DIRECTORY").map_or(FOLDER.into(), PathBuf::from)
 }
 

@@ -21,6 +21,7 @@ mod predefined;
 mod qos;
 mod rates;
 mod relay;
+mod reload;
 mod rest;
 mod restart;
 mod routes;
@@ -295,6 +296,7 @@ pub fn all() -> Vec<Scenario> {
         sessions::scenarios(),
         buffer::scenarios(),
         restart::scenarios(),
+        reload::scenarios(),
         node::scenarios(),
         paths::scenarios(),
         rules::scenarios(),

@@ -5,8 +5,8 @@ use axum::http::Request;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use report::trace::Line;
 use report::{
-    DatapathReport, DirectionReport, Fill, PortReport, SessionSummary, SessionUsage, ShaperReport,
-    TableFill, TriggerCount, UrrReport, UsageTotals, VolumeReport,
+    ConfigState, DatapathReport, DirectionReport, Fill, PortReport, SessionSummary, SessionUsage,
+    ShaperReport, TableFill, TriggerCount, UrrReport, UsageTotals, VolumeReport,
 };
 use std::os::fd::AsFd;
 
@@ -258,11 +258,23 @@ fn topology() -> Topology {
 fn api(token: Option<&str>) -> (Api, thread::JoinHandle<()>) {
     let (asker, asked) = command::channel().unwrap();
     let thread = thread::spawn(move || answer(&asked));
-    let config = Arc::new(crate::config::parse(CONFIG).unwrap());
-    (
-        Api::new(asker, config, topology(), token.map(Arc::from)),
-        thread,
-    )
+    (api_of(asker, token), thread)
+}
+
+/// For whoever is to change something where reading takes no token.
+const TO_CHANGE: &str = "0123456789abcdef0123456789abcdef";
+
+fn api_of(asker: Asker, token: Option<&str>) -> Api {
+    let token: Option<Arc<str>> = token.map(Arc::from);
+    let running = Shared::new(Running {
+        config: Arc::new(crate::config::parse(CONFIG).unwrap()),
+        token_to_change: Some(token.clone().unwrap_or_else(|| TO_CHANGE.into())),
+        token,
+        state: ConfigState::default(),
+    });
+    let file = "/nowhere/turnpiked.toml".into();
+    let reloader = Reloader::new(file, CONFIG.into(), running.clone(), asker.clone());
+    Api::new(asker, running, Arc::new(reloader), topology())
 }
 
 async fn get_with(api: &Api, path: &str, token: Option<&str>) -> (StatusCode, String) {
@@ -583,8 +595,13 @@ async fn the_description_names_each_route() {
     let (api, _thread) = api(None);
     let document = json(&api, "/api/v1/openapi.json").await;
     let paths = document["paths"].as_object().unwrap();
-    assert_eq!(paths.len(), 19);
-    for path in paths.keys() {
+    assert_eq!(paths.len(), 22);
+    let (read, changing): (Vec<_>, Vec<_>) =
+        paths.iter().partition(|(_, of)| of.get("get").is_some());
+    let mut changing: Vec<_> = changing.iter().map(|(path, _)| path.as_str()).collect();
+    changing.sort_unstable();
+    assert_eq!(changing, [DIFF.1, LEVEL.1, RELOAD.1]);
+    for (path, _) in read {
         let (status, _) = get_with(&api, &asked_for(path), None).await;
         assert_eq!(status, StatusCode::OK, "{path}");
     }
@@ -607,8 +624,7 @@ async fn the_description_names_each_route() {
 async fn no_control_thread_no_wait() {
     let (asker, asked) = command::channel().unwrap();
     drop(asked);
-    let config = Arc::new(crate::config::parse(CONFIG).unwrap());
-    let api = Api::new(asker, config, topology(), None);
+    let api = api_of(asker, None);
     let (status, _) = get_with(&api, "/api/v1/status", None).await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
 }
@@ -642,4 +658,151 @@ async fn rest_is_asked_by_names_of_ours_alone() {
     let refused = "turnpike_rest_refused_total{reason=\"host\"} ";
     let count = page.lines().find_map(|line| line.strip_prefix(refused));
     assert!(count.unwrap().parse::<u64>().unwrap() >= 4, "{count:?}");
+}
+
+/// Status and body of an answer to a request with these headers.
+async fn change(
+    api: &Api,
+    of: (&str, &str),
+    headers: &[(&str, &str)],
+    body: &str,
+) -> (StatusCode, String) {
+    let (method, path) = of;
+    let mut request = Request::builder().method(method).uri(path);
+    request = request.header("host", "127.0.0.1:8806");
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let request = request.body(Body::from(body.to_owned())).unwrap();
+    let mut router = api.clone().router();
+    let response = tower_service::Service::call(&mut router, request);
+    let response = response.await.unwrap();
+    let status = response.status();
+    let body = axum::body::to_bytes(response.into_body(), 1 << 20).await;
+    (status, String::from_utf8(body.unwrap().to_vec()).unwrap())
+}
+
+const RELOAD: (&str, &str) = ("POST", "/api/v1/reload");
+const DIFF: (&str, &str) = ("POST", "/api/v1/config/diff");
+const LEVEL: (&str, &str) = ("PUT", "/api/v1/log");
+
+#[tokio::test]
+async fn a_change_takes_a_token_on_loopback_too_and_no_foreign_page() {
+    let (api, _thread) = api(None);
+    let token = format!("Bearer {TO_CHANGE}");
+    let own = ("authorization", token.as_str());
+    let json = ("content-type", "application/json");
+    for of in [RELOAD, DIFF, LEVEL] {
+        for headers in [
+            vec![],
+            vec![("authorization", "Bearer 0123456789abcdef")],
+            vec![json],
+        ] {
+            let (status, body) = change(&api, of, &headers, "").await;
+            assert_eq!(status, StatusCode::UNAUTHORIZED, "{of:?} {headers:?}");
+            assert!(!body.contains(TO_CHANGE));
+        }
+        for origin in [
+            "http://evil.example",
+            "null",
+            "http://127.0.0.1:8807",
+            "http://127.0.0.1",
+        ] {
+            let (status, _) = change(&api, of, &[own, ("origin", origin)], "").await;
+            assert_eq!(status, StatusCode::FORBIDDEN, "{of:?} {origin}");
+        }
+        let rebound = [own, ("host", "evil.example")];
+        assert_ne!(change(&api, of, &rebound, "").await.0, StatusCode::OK);
+    }
+    let page = ("origin", "http://127.0.0.1:8806");
+    let (status, body) = change(&api, LEVEL, &[own, page, json], r#"{"level":"info"}"#).await;
+    assert_eq!(
+        (status, body.as_str()),
+        (StatusCode::OK, r#"{"level":"info"}"#)
+    );
+    // Reading changes nothing.
+    assert_eq!(
+        get_with(&api, DIFF.1, None).await.0,
+        StatusCode::UNAUTHORIZED
+    );
+    assert_eq!(
+        get_with(&api, "/api/v1/config", None).await.0,
+        StatusCode::OK
+    );
+}
+
+#[tokio::test]
+async fn a_level_that_there_is_not_is_refused_and_one_that_there_is_shows() {
+    let (api, _thread) = api(Some("correct-horse-battery"));
+    let headers = [
+        ("authorization", "Bearer correct-horse-battery"),
+        ("content-type", "application/json"),
+    ];
+    for body in [r#"{"level":"loud"}"#, r#"{"level":""}"#] {
+        let (status, body) = change(&api, LEVEL, &headers, body).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{body}");
+        assert!(body.contains("error, warn, info, debug or trace"), "{body}");
+    }
+    for body in ["", "[]", "{\"level\":7}"] {
+        let (status, _) = change(&api, LEVEL, &headers, body).await;
+        assert!(status.is_client_error(), "{body} {status}");
+    }
+    let (status, _) = change(&api, LEVEL, &headers, r#"{"level":"debug"}"#).await;
+    assert_eq!(status, StatusCode::OK);
+    let (_, body) = get_with(&api, "/api/v1/config", Some("correct-horse-battery")).await;
+    let config: serde_json::Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(config["log"]["level"], "debug");
+}
+
+#[tokio::test]
+async fn a_configuration_that_is_thought_of_is_compared_and_judged() {
+    let (api, _thread) = api(None);
+    let token = format!("Bearer {TO_CHANGE}");
+    let headers = [("authorization", token.as_str())];
+    let diff = async |text: &str| {
+        let (status, body) = change(&api, DIFF, &headers, text).await;
+        assert_eq!(status, StatusCode::OK, "{body}");
+        serde_json::from_str::<report::ReloadReport>(&body).unwrap()
+    };
+    for text in ["", "no = ", "[n4]\nlisten = 7"] {
+        let report = diff(text).await;
+        assert_eq!(report.outcome, "refused", "{text}");
+        assert_eq!(report.reasons.len(), 1, "{text}");
+    }
+    // This machine lacks its interfaces, so that it is refused for that, too.
+    let text = CONFIG.replace("id = \"10.100.0.1\"", "id = \"upf2.example.org\"");
+    assert_ne!(text, CONFIG);
+    let report = diff(&text).await;
+    let [change_of] = &report.changes[..] else {
+        panic!("{report:?}")
+    };
+    assert_eq!(
+        (change_of.key.as_str(), change_of.takes.as_str()),
+        ("node.id", "restart")
+    );
+    assert!(
+        report
+            .reasons
+            .iter()
+            .any(|reason| reason.starts_with("node.id: ")),
+        "{report:?}"
+    );
+    let long = "#".repeat(2 << 20);
+    let (status, _) = change(&api, DIFF, &headers, &long).await;
+    assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
+}
+
+#[tokio::test]
+async fn a_reload_without_its_file_is_refused_and_told_of() {
+    let (api, _thread) = api(None);
+    let token = format!("Bearer {TO_CHANGE}");
+    let headers = [("authorization", token.as_str())];
+    for number in 1..3 {
+        let (status, body) = change(&api, RELOAD, &headers, "").await;
+        assert_eq!(status, StatusCode::CONFLICT);
+        assert!(body.contains("/nowhere/turnpiked.toml: "), "{body}");
+        let status = json(&api, "/api/v1/status").await;
+        assert_eq!(status["config"]["reloads"], number);
+        assert_eq!(status["config"]["last"]["outcome"], "refused");
+    }
 }

@@ -50,6 +50,9 @@ enum TowardsAccess {
 }
 
 impl ForwardingPolicy {
+    /// `towards_access` of a policy that FARs of both directions may name.
+    pub(super) const LENIENT: &str = "tunnel";
+
     /// For the core: its name, and where it may stand.
     pub(crate) fn to_core(&self) -> core::ForwardingPolicy {
         core::ForwardingPolicy {

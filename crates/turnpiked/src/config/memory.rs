@@ -43,14 +43,18 @@ impl Memory {
 }
 
 fn of_machine(meminfo: &str) -> Memory {
-    let total = meminfo.lines().find_map(|line| {
-        let kib = line.strip_prefix("MemTotal:")?.trim().strip_suffix("kB")?;
-        kib.trim().parse::<u64>().ok()
-    });
     Memory {
-        octets: total.map_or(u64::MAX, |kib| kib.saturating_mul(1024)),
+        octets: octets_of(meminfo, "MemTotal:").unwrap_or(u64::MAX),
         of: "MemTotal in /proc/meminfo".to_owned(),
     }
+}
+
+/// Of a line of `/proc/meminfo`.
+fn octets_of(meminfo: &str, name: &str) -> Option<u64> {
+    meminfo.lines().find_map(|line| {
+        let kib = line.strip_prefix(name)?.trim().strip_suffix("kB")?;
+        Some(kib.trim().parse::<u64>().ok()?.saturating_mul(1024))
+    })
 }
 
 /// Bounds of the groups in `/proc/self/cgroup`, and of those that they are in. A container may see the root of its own groups
@@ -103,6 +107,41 @@ pub(crate) fn problem(config: &Config, memory: &Memory, tables: u64) -> Option<P
     );
     let sessions = config.limits.sessions;
     Some(Problem::new("limits.sessions", sessions, reason))
+}
+
+/// Too little to start beside tables that are in use. `tables`: octets of those, and of the new ones.
+pub(crate) fn problem_of_second(
+    config: &Config,
+    memory: &Memory,
+    (now, tables): (u64, u64),
+) -> Option<Problem> {
+    let (at_start, _) = wanted(config, tables);
+    let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let free = octets_of(&meminfo, "MemAvailable:").unwrap_or(u64::MAX);
+    let lacks = if at_start > free {
+        format!(
+            "of which {} are available (MemAvailable in /proc/meminfo)",
+            mib(free)
+        )
+    } else if at_start.saturating_add(now) > memory.octets {
+        format!(
+            "beside {} that are in use, and {} allows {}",
+            mib(now),
+            memory.of,
+            mib(memory.octets)
+        )
+    } else {
+        return None;
+    };
+    let reason = format!(
+        "{} are needed for a start that takes over, {lacks}",
+        mib(at_start)
+    );
+    Some(Problem::new(
+        "limits.sessions",
+        config.limits.sessions,
+        reason,
+    ))
 }
 
 /// Enough to start, and too little with everything in use. `tables`: octets of the tables.

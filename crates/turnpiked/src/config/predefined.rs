@@ -119,6 +119,14 @@ impl PredefinedRule {
         }
     }
 
+    /// Directions that it is for: true, uplink.
+    pub(super) fn uplinks(&self) -> impl Iterator<Item = bool> {
+        let both = [(true, For::Uplink), (false, For::Downlink)].into_iter();
+        let own = self.direction;
+        let its = both.filter(move |&(_, direction)| own == For::Both || own == direction);
+        its.map(|(uplink, _)| uplink)
+    }
+
     fn qer(&self) -> Option<Qer> {
         let open = self.gate == GateState::Open;
         let mbr = self.mbr_uplink_kbps.zip(self.mbr_downlink_kbps);

@@ -27,6 +27,12 @@ impl Log {
         }
     }
 
+    /// As in [`Self::new`].
+    pub(crate) fn configure(&mut self, configured: &[SocketAddr]) {
+        let configured = configured.iter().map(|smf| smf.ip().to_canonical());
+        self.budget.configure(configured.collect());
+    }
+
     pub(crate) fn event(&mut self, now: Time, event: &Event) {
         if let Event::PeerUp {
             node_id, address, ..

@@ -180,6 +180,11 @@ impl Kept {
         }
     }
 
+    /// Whether the file has all sessions.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.unkept.is_empty()
+    }
+
     /// The process ends, and so have its sessions.
     pub(crate) fn end(self) {
         self.files.remove();

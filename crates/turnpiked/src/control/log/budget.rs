@@ -134,6 +134,10 @@ pub(super) struct Budget {
 }
 
 impl Budget {
+    pub(super) fn configure(&mut self, configured: Vec<IpAddr>) {
+        self.configured = configured;
+    }
+
     pub(super) fn new(configured: Vec<IpAddr>) -> Self {
         Self {
             configured,

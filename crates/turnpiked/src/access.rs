@@ -1,0 +1,104 @@
+//! The file by which programs of this host find REST, and may change something there.
+
+use std::fs;
+use std::io::{self, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use report::Access;
+
+use crate::system;
+
+/// Removes the file when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Offered {
+    path: PathBuf,
+}
+
+impl Drop for Offered {
+    fn drop(&mut self) {
+        // Somebody else may have done so.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+impl Offered {
+    /// The next start in this process has it.
+    pub(crate) fn leave(self) {
+        std::mem::forget(self);
+    }
+}
+
+/// A token that nobody else can know.
+pub(crate) fn new_token() -> io::Result<String> {
+    let halves = [system::random()?, system::random()?];
+    Ok(format!("{:016x}{:016x}", halves[0], halves[1]))
+}
+
+/// Write it, for turnpiked's user and root alone. Its time says when the configuration was read.
+pub(crate) fn offer(folder: &Path, listen: SocketAddr, token: &str) -> io::Result<Offered> {
+    let access = Access {
+        api: format!("http://{}", reached_by(listen)),
+        token: token.to_owned(),
+        process: std::process::id(),
+    };
+    fs::create_dir_all(folder)?;
+    let path = folder.join(Access::NAME);
+    // Whole, or not there; and never somebody else's file.
+    let unfinished = folder.join(format!(".{}.{}", Access::NAME, std::process::id()));
+    let _ = fs::remove_file(&unfinished);
+    let mut options = fs::File::options();
+    let mut file = options
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&unfinished)?;
+    let written = file.write_all(&serde_json::to_vec(&access)?);
+    let renamed = written.and_then(|()| fs::rename(&unfinished, &path));
+    renamed.inspect_err(|_| {
+        let _ = fs::remove_file(&unfinished);
+    })?;
+    Ok(Offered { path })
+}
+
+/// An address of this host by which it listens.
+fn reached_by(listen: SocketAddr) -> SocketAddr {
+    let ip = match listen.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, listen.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn nobody_else_reads_it_and_it_goes_with_the_process() {
+        let folder = std::env::temp_dir().join(format!("turnpiked-access-{}", std::process::id()));
+        let offer = || offer(&folder, "[::]:8806".parse().unwrap(), "0123456789abcdef").unwrap();
+        let first = offer();
+        let path = folder.join(Access::NAME);
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let read: Access = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        assert_eq!(read.api, "http://[::1]:8806");
+        assert_eq!(read.token, "0123456789abcdef");
+        first.leave();
+        drop(offer());
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+        fs::remove_dir(&folder).unwrap();
+    }
+
+    #[test]
+    fn tokens_differ() {
+        let [one, another] = [(), ()].map(|()| new_token().unwrap());
+        assert_eq!(one.len(), 32);
+        assert_ne!(one, another);
+    }
+}

@@ -1,0 +1,340 @@
+//! The configuration's file is read again while turnpiked runs: judged, refused whole or brought into force whole.
+
+mod anew;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use report::{ConfigChange, ReloadReport};
+use tokio::sync::Mutex;
+
+use crate::access::{self, Offered};
+use crate::command::Asker;
+use crate::config::{
+    self, Change, Config, Problem, System, Takes, changes, hindrance, problem_of_memory,
+    problem_of_second_tables, read_token,
+};
+use crate::running::Shared;
+use crate::{logging, plan, recovery, system};
+
+pub(crate) use anew::{Handed, Successor};
+
+/// Time for answers of REST to leave before the program starts anew.
+const FAREWELL: Duration = Duration::from_millis(100);
+
+/// Reads the file again. Once at a time.
+#[derive(Debug)]
+pub(crate) struct Reloader {
+    file: PathBuf,
+    running: Shared,
+    control: Asker,
+    /// Text that the process runs by; `None` once another start has been asked for.
+    text: Mutex<Option<String>>,
+    /// Text that another start is to run by.
+    successor: std::sync::Mutex<Option<Successor>>,
+}
+
+/// A text, compared with the configuration in effect.
+struct Judged {
+    /// `None`: it cannot be read.
+    config: Option<Config>,
+    changes: Vec<Change>,
+    reasons: Vec<String>,
+}
+
+impl Judged {
+    fn takes_over(&self) -> bool {
+        self.changes.iter().any(|of| of.takes == Takes::TakeOver)
+    }
+
+    fn outcome(&self) -> &'static str {
+        match () {
+            () if !self.reasons.is_empty() => ReloadReport::REFUSED,
+            () if self.changes.is_empty() => ReloadReport::UNCHANGED,
+            () if self.takes_over() => ReloadReport::TAKING_OVER,
+            () => ReloadReport::IN_FORCE,
+        }
+    }
+
+    fn report(&self) -> ReloadReport {
+        ReloadReport {
+            number: 0,
+            at: now(),
+            outcome: self.outcome().to_owned(),
+            changes: self.changes.iter().map(change_report).collect(),
+            reasons: self.reasons.clone(),
+            warnings: Vec::new(),
+        }
+    }
+}
+
+fn change_report(change: &Change) -> ConfigChange {
+    let (takes, reason) = match &change.takes {
+        Takes::Nothing => (ConfigChange::NOTHING, None),
+        Takes::TakeOver => (ConfigChange::TAKE_OVER, None),
+        Takes::Restart(reason) => (ConfigChange::RESTART, Some(reason.clone())),
+    };
+    ConfigChange {
+        key: change.key.clone(),
+        before: change.before.clone(),
+        after: change.after.clone(),
+        takes: takes.to_owned(),
+        reason,
+    }
+}
+
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.unwrap_or_default().as_secs()
+}
+
+/// Everything that speaks against it on this machine.
+fn judge(text: &str, running: &Config) -> Judged {
+    let reasons = |problems: Vec<Problem>| problems.iter().map(ToString::to_string).collect();
+    let config = match config::parse(text) {
+        Ok(config) => config,
+        Err(problem) => {
+            return Judged {
+                config: None,
+                changes: Vec::new(),
+                reasons: reasons(vec![problem]),
+            };
+        }
+    };
+    let changes = changes(running, &config);
+    let mut problems = Vec::new();
+    match System::read() {
+        Ok(system) => {
+            problems = config::check(&config, &system);
+            let tables = plan::layout(&config).octets();
+            problems.extend(problem_of_memory(&config, &system.memory, tables));
+            if problems.is_empty() && changes.iter().any(|of| of.takes == Takes::TakeOver) {
+                let both = (plan::layout(running).octets(), tables);
+                problems.extend(problem_of_second_tables(&config, &system.memory, both));
+            }
+        }
+        Err(error) => problems.push(Problem::missing(
+            "",
+            format!("this machine's interfaces cannot be read: {error}"),
+        )),
+    }
+    let mut reasons: Vec<String> = reasons(problems);
+    for Change { key, takes, .. } in &changes {
+        match (takes, hindrance(running)) {
+            (Takes::Restart(reason), _) => reasons.push(format!("{key}: {reason}")),
+            (Takes::TakeOver, Some(why)) => {
+                reasons.push(format!("{key}: takes a start of turnpiked: {why}"));
+            }
+            _ => {}
+        }
+    }
+    Judged {
+        config: Some(config),
+        changes,
+        reasons,
+    }
+}
+
+impl Reloader {
+    /// `text`: of the file, by which the process runs.
+    pub(crate) fn new(file: PathBuf, text: String, running: Shared, control: Asker) -> Self {
+        Self {
+            file,
+            running,
+            control,
+            text: Mutex::new(Some(text)),
+            successor: std::sync::Mutex::default(),
+        }
+    }
+
+    /// What a reload with this text would do.
+    pub(crate) async fn consider(&self, text: String) -> ReloadReport {
+        self.judge(text).await.report()
+    }
+
+    async fn judge(&self, text: String) -> Judged {
+        let running = self.running.config();
+        // It reads files and asks the kernel.
+        let judged = tokio::task::spawn_blocking(move || judge(&text, &running)).await;
+        judged.unwrap_or_else(|error| refused(error.to_string()))
+    }
+
+    /// Read the file again, and bring into force what it says, all or nothing.
+    pub(crate) async fn reload(self: &Arc<Self>) -> ReloadReport {
+        let mut own_text = self.text.lock().await;
+        let (judged, warnings) = match own_text.as_ref() {
+            None => (
+                refused("turnpiked is starting anew already".into()),
+                Vec::new(),
+            ),
+            Some(former) => match read(&self.file) {
+                Err(reason) => (refused(reason), Vec::new()),
+                Ok(text) => {
+                    let (judged, warnings) = self.bring_into_force(former, text.clone()).await;
+                    if judged.outcome() == ReloadReport::IN_FORCE {
+                        *own_text = Some(text);
+                    }
+                    (judged, warnings)
+                }
+            },
+        };
+        let mut report = ReloadReport {
+            warnings,
+            ..judged.report()
+        };
+        self.running.change(|running| {
+            running.state.reloads += 1;
+            report.number = running.state.reloads;
+            running.state.last = Some(report.clone());
+        });
+        tell(&report);
+        if report.outcome == ReloadReport::TAKING_OVER
+            && let Some(text) = own_text.take()
+        {
+            tokio::spawn(Arc::clone(self).hand_over(text));
+        }
+        report
+    }
+
+    /// Have the control thread end, which ends the process' present life.
+    async fn hand_over(self: Arc<Self>, text: String) {
+        tokio::time::sleep(FAREWELL).await;
+        system::notify("RELOADING=1");
+        let reason = match self.control.hand_over().await {
+            Ok(Ok(())) => return,
+            Ok(Err(reason)) => reason,
+            Err(error) => error.to_string(),
+        };
+        system::notify("READY=1");
+        drop(self.take_successor());
+        self.running.change(|running| {
+            if let Some(last) = &mut running.state.last {
+                last.outcome = ReloadReport::REFUSED.to_owned();
+                last.reasons = vec![reason];
+                tell(last);
+            }
+        });
+        *self.text.lock().await = Some(text);
+    }
+
+    /// The judgement, which says whether it is in force, and consequences.
+    async fn bring_into_force(&self, former: &str, text: String) -> (Judged, Vec<String>) {
+        let mut judged = self.judge(text.clone()).await;
+        let mut warnings = Vec::new();
+        let outcome = judged.outcome();
+        let Some(config) = judged
+            .config
+            .take()
+            .filter(|_| outcome != ReloadReport::REFUSED)
+        else {
+            return (judged, warnings);
+        };
+        // It may have another text in it.
+        let token = match config.api.token_file.as_deref().map(read_token).transpose() {
+            Ok(token) => token.map(Arc::<str>::from),
+            Err(reason) => {
+                let path = &config.api.token_file;
+                judged
+                    .reasons
+                    .push(format!("api.token_file = {path:?}: {reason}"));
+                return (judged, warnings);
+            }
+        };
+        let config = Arc::new(config);
+        let done = match outcome {
+            ReloadReport::TAKING_OVER => {
+                let folder = config.state.dir.clone().unwrap_or_default();
+                let successor = Successor::prepare(&folder, &config.node.id, former, &text);
+                match (successor, self.control.may_hand_over().await) {
+                    (Ok(successor), Ok(Ok(()))) => {
+                        let mut place = self.successor.lock().unwrap_or_else(|e| e.into_inner());
+                        *place = Some(successor);
+                        return (judged, warnings);
+                    }
+                    (Ok(_), Ok(Err(reason))) => Err(reason),
+                    (Ok(_), Err(error)) => Err(error.to_string()),
+                    (Err(error), _) => Err(format!("{folder:?}: {error}")),
+                }
+            }
+            _ => match self.control.reconfigure(Arc::clone(&config)).await {
+                Ok(done) => done,
+                Err(error) => Err(error.to_string()),
+            },
+        };
+        match done {
+            Err(reason) => judged.reasons.push(reason),
+            Ok(told) => {
+                warnings = told;
+                logging::set_level(config.log.level);
+                self.running.change(|running| {
+                    if token.is_some() {
+                        running.token_to_change = token.clone();
+                    }
+                    running.token = token;
+                    running.config = config;
+                });
+                if let Some(offered) = self.offer_access() {
+                    offered.leave();
+                }
+            }
+        }
+        (judged, warnings)
+    }
+
+    /// Programs of this host find REST from now on. `None`: there is no folder for that, and nobody can change anything by REST
+    /// without `api.token_file`.
+    pub(crate) fn offer_access(&self) -> Option<Offered> {
+        let running = self.running.now();
+        let token = running.token_to_change?;
+        let offered = access::offer(&recovery::folder(), running.config.api.listen, &token);
+        let warn = |error: &std::io::Error| {
+            let folder = recovery::folder();
+            tracing::warn!(%error, "{folder:?}: turnpike does not find this turnpiked by itself");
+        };
+        offered.inspect_err(warn).ok()
+    }
+
+    /// Of a take-over that was begun.
+    pub(crate) fn take_successor(&self) -> Option<Successor> {
+        let mut place = self.successor.lock().unwrap_or_else(|e| e.into_inner());
+        let mut successor = place.take()?;
+        successor.state = self.running.now().state;
+        Some(successor)
+    }
+}
+
+fn refused(reason: String) -> Judged {
+    Judged {
+        config: None,
+        changes: Vec::new(),
+        reasons: vec![reason],
+    }
+}
+
+fn read(file: &Path) -> Result<String, String> {
+    std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))
+}
+
+fn tell(report: &ReloadReport) {
+    let keys: Vec<&str> = report.changes.iter().map(|of| of.key.as_str()).collect();
+    let changed = keys.join(", ");
+    match report.outcome.as_str() {
+        ReloadReport::UNCHANGED => tracing::info!("configuration: as before"),
+        ReloadReport::IN_FORCE => tracing::info!(changed, "configuration: in force"),
+        ReloadReport::TAKING_OVER => {
+            tracing::info!(
+                changed,
+                "configuration: turnpiked starts anew, and takes over"
+            );
+        }
+        _ => {
+            for reason in &report.reasons {
+                tracing::error!("configuration: refused, nothing has changed: {reason}");
+            }
+        }
+    }
+    for warning in &report.warnings {
+        tracing::warn!("configuration: {warning}");
+    }
+}

@@ -1,0 +1,161 @@
+//! The program starts anew in the same process, with another configuration. N4's sockets go with it, so that no request is lost; sessions
+//! and packets are where every start finds them. Should it fail before it serves N4, it starts once more, with the former configuration.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Write};
+use std::net::UdpSocket;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use command_fds::{CommandFdExt, FdMapping};
+use report::{ConfigState, ReloadReport};
+use serde::{Deserialize, Serialize};
+
+use crate::config::NodeId;
+use crate::recovery::harmless;
+
+/// Environment variable with [`Handed`] as JSON.
+const HANDED: &str = "TURNPIKED_HANDED";
+/// First of the sockets that are handed over (sd_listen_fds(3)).
+const FIRST_SOCKET: i32 = 3;
+
+/// Given to the program that starts anew.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Handed {
+    /// Texts of the former configuration and of the new one.
+    former: PathBuf,
+    new: PathBuf,
+    pub(crate) state: ConfigState,
+    /// Process that it was given to: others that it starts have the environment, too.
+    process: u32,
+}
+
+impl Handed {
+    /// `None`: this is no such start.
+    pub(crate) fn read() -> Option<Self> {
+        let text = std::env::var(HANDED).ok()?;
+        let handed: Self = serde_json::from_str(&text).ok()?;
+        (handed.process == std::process::id()).then_some(handed)
+    }
+
+    /// The configuration to run by.
+    pub(crate) fn text(&self) -> io::Result<String> {
+        fs::read_to_string(match self.has_failed() {
+            true => &self.former,
+            false => &self.new,
+        })
+    }
+
+    /// Whether the new configuration has.
+    pub(crate) fn has_failed(&self) -> bool {
+        let last = self.state.last.as_ref();
+        last.is_some_and(|last| last.outcome == ReloadReport::FAILED)
+    }
+
+    /// N4 is served.
+    pub(crate) fn settle(&self) {
+        for file in [&self.former, &self.new] {
+            let _ = fs::remove_file(file);
+        }
+    }
+
+    /// The state of the configuration, if this start succeeds.
+    pub(crate) fn state(&self) -> ConfigState {
+        let mut state = self.state.clone();
+        if let Some(last) = state.last.as_mut().filter(|_| !self.has_failed()) {
+            last.outcome = ReloadReport::IN_FORCE.to_owned();
+        }
+        state
+    }
+
+    /// Start once more, with the former configuration, because of this error. Returns only when that fails. `sockets`: none, where
+    /// those that this start was given, if any, still wait for it.
+    pub(crate) fn go_back(mut self, error: &str, sockets: Vec<UdpSocket>) -> io::Error {
+        if let Some(last) = &mut self.state.last {
+            last.outcome = ReloadReport::FAILED.to_owned();
+            last.reasons = vec![error.to_owned()];
+        }
+        exec(&self, sockets)
+    }
+}
+
+/// Start that is to come.
+#[derive(Debug)]
+pub(crate) struct Successor {
+    former: PathBuf,
+    new: PathBuf,
+    pub(super) state: ConfigState,
+}
+
+impl Successor {
+    /// Texts lie where sessions do.
+    pub(super) fn prepare(
+        folder: &Path,
+        node_id: &NodeId,
+        former: &str,
+        new: &str,
+    ) -> io::Result<Self> {
+        let own = harmless(&node_id.to_string());
+        let path = |which: &str| folder.join(format!("{which}-{own}.toml"));
+        let successor = Self {
+            former: path("former"),
+            new: path("new"),
+            state: ConfigState::default(),
+        };
+        for (file, text) in [(&successor.former, former), (&successor.new, new)] {
+            let _ = fs::remove_file(file);
+            let mut options = fs::File::options();
+            let mut file = options
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(file)?;
+            file.write_all(text.as_bytes())?;
+        }
+        Ok(successor)
+    }
+
+    /// Start the program anew. Returns only when that fails. `sockets`: N4's.
+    pub(crate) fn start(self, sockets: Vec<UdpSocket>) -> io::Error {
+        let handed = Handed {
+            former: self.former,
+            new: self.new,
+            state: self.state,
+            process: std::process::id(),
+        };
+        exec(&handed, sockets)
+    }
+}
+
+fn exec(handed: &Handed, sockets: Vec<UdpSocket>) -> io::Error {
+    let text = match serde_json::to_string(handed) {
+        Ok(text) => text,
+        Err(error) => return error.into(),
+    };
+    let mut args = std::env::args_os();
+    // The file may have been replaced: another program is another decision.
+    let mut command = Command::new("/proc/self/exe");
+    command
+        .arg0(args.next().unwrap_or_else(|| OsString::from("turnpiked")))
+        .args(args)
+        .env(HANDED, text);
+    if !sockets.is_empty() {
+        command
+            .env("LISTEN_PID", std::process::id().to_string())
+            .env("LISTEN_FDS", sockets.len().to_string());
+        let sockets = sockets.into_iter().map(OwnedFd::from);
+        let mappings = (FIRST_SOCKET..).zip(sockets);
+        let mappings = mappings.map(|(child_fd, parent_fd)| FdMapping {
+            parent_fd,
+            child_fd,
+        });
+        if let Err(error) = command.fd_mappings(mappings.collect()) {
+            return io::Error::other(error);
+        }
+    }
+    command.exec()
+}

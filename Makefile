@@ -16,7 +16,7 @@ DPDK ?= $(if $(filter dpdk%,$(DATAPATH)),1)
 WITH_DPDK := --features slowpath/dpdk,turnpiked/dpdk
 FEATURES := $(if $(filter 1,$(DPDK)),--features turnpiked/dpdk)
 
-.PHONY: help setup setup-all setup-fuzz build test demo scenarios deb image test-packages acceptance bench fuzz-smoke docs lint fmt golden verify clean
+.PHONY: help setup setup-all setup-fuzz build test demo scenarios deb image test-packages test-monitoring acceptance bench fuzz-smoke docs lint fmt golden verify clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t14
@@ -63,6 +63,10 @@ deb: ## Debian packages turnpike, turnpike-dpdk and turnpike-lab, into build/deb
 image: deb ## OCI image of turnpiked from these packages, build/deb/turnpike.oci.tar
 	scripts/image.sh build/deb
 
+test-monitoring: ## alerts, their tests and runbook, and the dashboard, as lint does; then mistakes in them that must be found
+	@scripts/setup.sh --monitoring
+	tests/monitoring/check.py --self-test
+
 acceptance: FUZZ_SECONDS = 120
 acceptance: setup-all setup-fuzz ## what the gate has short forms of, in full; its output is kept in docs/acceptance/; FUZZ_SECONDS=120
 	FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/acceptance.sh
@@ -83,13 +87,14 @@ verify: setup ## every build of the XDP program from the oldest and the newest c
 docs: setup-all ## API documentation, warnings as errors
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --no-deps --workspace $(WITH_DPDK)
 
-lint: setup-all ## formatting, lints, and dependencies that may not be, as errors
+lint: setup-all ## formatting, lints, alerts, and dependencies that may not be, as errors
 	@scripts/setup.sh --lint
 	$(CARGO) fmt --all --check
 	scripts/drops.py --check
 	scripts/figures.py --check
 	scripts/circles.py
 	scripts/types.py
+	tests/monitoring/check.py
 	build/tools/bin/cargo-deny --locked check bans licenses sources
 	# What is installed: without DPDK, and without what only tests have.
 	$(CARGO) clippy --locked --workspace --lib --bins -- -D warnings

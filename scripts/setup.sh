@@ -2,7 +2,8 @@
 # Install what building, testing and the demo need on Debian 12 (as root). Says nothing when all is there.
 # --dpdk: what the data path over DPDK needs beside; --tests: that, DPDK's programs, which tests forward by, and what packages are
 # made and tried with; --ci: that, and what only the gate needs; --lint: what tests need, and what judges dependencies; --packages:
-# what tests need, and what lists dependencies; --fuzz: what cargo's fuzz targets need beside.
+# what tests need, and what lists dependencies; --fuzz: what cargo's fuzz targets need beside;
+# --monitoring: what judges alerts, which --lint brings, too.
 set -euo pipefail
 
 # package:file that proves it is installed
@@ -26,7 +27,7 @@ needs=(
   python3-scapy:/usr/lib/python3/dist-packages/scapy/__init__.py
 )
 
-case ${1:-} in '' | --fuzz) ;; *) needs+=(libdpdk-dev:/usr/include/dpdk/rte_ethdev.h) ;; esac
+case ${1:-} in '' | --fuzz | --monitoring) ;; *) needs+=(libdpdk-dev:/usr/include/dpdk/rte_ethdev.h) ;; esac
 case ${1:-} in
   --tests | --ci | --lint | --packages)
     needs+=(
@@ -42,6 +43,7 @@ case ${1:-} in
     )
     ;;
 esac
+case ${1:-} in --lint | --monitoring) needs+=(python3-yaml:/usr/lib/python3/dist-packages/yaml/__init__.py) ;; esac
 case ${1:-} in --fuzz) needs+=('libclang-rt-19-dev:/usr/lib/llvm-19/lib/clang/*/include/sanitizer/asan_interface.h') ;; esac
 
 # apt-get, once nobody else has its locks: a machine that has just started looks for updates for minutes. apt waits for one
@@ -85,6 +87,26 @@ if [ ${#missing[@]} -gt 0 ]; then
   apt_get update
   apt_get install -y --no-install-recommends "${missing[@]}" >/dev/null
 fi
+
+# promtool, in build/tools: its package would start Prometheus.
+promtool() {
+  local to from
+  to=$(dirname "$0")/../build/tools/bin
+  [ ! -x "$to/promtool" ] || return 0
+  echo "setup: installing promtool"
+  from=$(mktemp -d)
+  # shellcheck disable=SC2064
+  trap "rm -rf '$from'" EXIT
+  if ! (cd "$from" && apt-get -qq -o APT::Sandbox::User=root download prometheus >/dev/null 2>&1); then
+    apt_get update
+    (cd "$from" && apt_get -o APT::Sandbox::User=root download prometheus >/dev/null)
+  fi
+  mkdir -p "$to"
+  dpkg-deb --fsys-tarfile "$from"/prometheus_*.deb | tar -x -C "$from" ./usr/bin/promtool
+  mv "$from/usr/bin/promtool" "$to"
+}
+case ${1:-} in --lint | --monitoring) promtool ;; esac
+[ "${1:-}" != --monitoring ] || exit 0
 
 if ! command -v cargo >/dev/null && [ -x "$HOME/.cargo/bin/cargo" ]; then
   PATH="$HOME/.cargo/bin:$PATH"

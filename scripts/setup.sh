@@ -3,7 +3,7 @@
 # --dpdk: what the data path over DPDK needs beside; --tests: that, DPDK's programs, which tests forward by, and what packages are
 # made and tried with; --ci: that, and what only the gate needs; --lint: what tests need, and what judges dependencies; --packages:
 # what tests need, and what lists dependencies; --fuzz: what cargo's fuzz targets need beside;
-# --monitoring: what judges alerts, which --lint brings, too.
+# --monitoring: what judges alerts, which --lint brings, too; --helm: what the Helm chart is judged by.
 set -euo pipefail
 
 # package:file that proves it is installed
@@ -43,7 +43,10 @@ case ${1:-} in
     )
     ;;
 esac
-case ${1:-} in --lint | --monitoring) needs+=(python3-yaml:/usr/lib/python3/dist-packages/yaml/__init__.py) ;; esac
+case ${1:-} in
+  --helm | --ci | --lint | --monitoring) needs+=(python3-yaml:/usr/lib/python3/dist-packages/yaml/__init__.py) ;;
+esac
+case ${1:-} in --helm | --ci) needs+=(python3-jsonschema:/usr/lib/python3/dist-packages/jsonschema/__init__.py) ;; esac
 case ${1:-} in --fuzz) needs+=('libclang-rt-19-dev:/usr/lib/llvm-19/lib/clang/*/include/sanitizer/asan_interface.h') ;; esac
 
 # apt-get, once nobody else has its locks: a machine that has just started looks for updates for minutes. apt waits for one
@@ -131,11 +134,37 @@ cargo_tool() {
   echo "setup: installing $name $version"
   CARGO_PROFILE_DEV_DEBUG=0 cargo install --quiet --locked --root "$to" "$@" "$name@$version"
 }
+# go_tool NAME VERSION MODULE PATH: a program of Go's, in build/tools. Modules and what is built of them stay in Go's caches, so that the
+# next clone has it in seconds.
+go_tool() {
+  local name=$1 version=$2 module=$3 path=$4 wanted=1.24 to have
+  to=$(realpath "$(dirname "$0")/..")/build/tools
+  grep -qsx "$name $version" "$to/.go-tools" && return
+  PATH=$PATH:/usr/local/go/bin
+  have=$(go env GOVERSION 2>/dev/null) && have=${have#go} || have=0
+  if [ "$(printf '%s\n%s\n' $wanted "$have" | sort -V | head -n1)" != $wanted ]; then
+    echo "setup: no Go toolchain of $wanted or later, which $name needs: https://go.dev/doc/install, into /usr/local/go" >&2
+    exit 1
+  fi
+  echo "setup: installing $name $version"
+  mkdir -p "$to/bin"
+  GOBIN=$to/bin CGO_ENABLED=0 go install -trimpath -ldflags='-s -w' "$module/$path@$version" 2>"$to/.go-log" || { cat "$to/.go-log" >&2 && exit 1; }
+  rm "$to/.go-log"
+  sed -i "/^$name /d" "$to/.go-tools" 2>/dev/null || :
+  echo "$name $version" >>"$to/.go-tools"
+}
 case ${1:-} in
   --lint) cargo_tool cargo-deny 0.20.2 --debug ;;
   --packages)
     cargo_tool cargo-about 0.9.3 --features cli
     cargo_tool cargo-cyclonedx 0.5.9 --debug
+    ;;
+  --helm)
+    go_tool helm v3.19.5 helm.sh/helm/v3 cmd/helm
+    go_tool kubeconform v0.7.0 github.com/yannh/kubeconform cmd/kubeconform
+    for plugin in main/host-device main/macvlan main/tap ipam/static meta/tuning; do
+      go_tool "${plugin#*/}" v1.6.2 github.com/containernetworking/plugins "plugins/$plugin"
+    done
     ;;
 esac
 

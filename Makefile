@@ -16,7 +16,7 @@ DPDK ?= $(if $(filter dpdk%,$(DATAPATH)),1)
 WITH_DPDK := --features slowpath/dpdk,turnpiked/dpdk
 FEATURES := $(if $(filter 1,$(DPDK)),--features turnpiked/dpdk)
 
-.PHONY: help setup setup-all setup-fuzz build test demo scenarios deb image test-packages test-monitoring acceptance bench fuzz-smoke docs lint fmt golden verify clean
+.PHONY: help setup setup-all setup-fuzz build test demo scenarios deb image test-packages test-monitoring test-helm acceptance bench fuzz-smoke docs lint fmt golden verify clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t14
@@ -50,6 +50,12 @@ test-packages: setup-all ## Debian packages on a bare Debian with systemd, and t
 	scripts/image.sh build/test-packages
 	tests/packages/image.py build/test-packages
 
+# Of the same turnpiked.
+test-helm: setup-all ## the Helm chart: schemas, values that are refused, configurations that turnpiked takes
+	@scripts/setup.sh --helm
+	$(CARGO) build --locked --workspace --bins --tests $(WITH_DPDK)
+	tests/helm/check.py target/debug/turnpiked
+
 test: setup-all ## every test: unit, property, golden, data path, scenarios
 	$(MAKE) -C datapath test
 	scripts/test.py --check
@@ -69,6 +75,7 @@ test-monitoring: ## alerts, their tests and runbook, and the dashboard, as lint 
 
 acceptance: FUZZ_SECONDS = 120
 acceptance: setup-all setup-fuzz ## what the gate has short forms of, in full; its output is kept in docs/acceptance/; FUZZ_SECONDS=120
+	@scripts/setup.sh --helm
 	FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/acceptance.sh
 
 bench: build ## the figures, as lines `figure NAME VALUE UNIT floor VALUE`

@@ -32,6 +32,7 @@ all() {
 	part image scripts/image.sh build/deb
 	part "image with DPDK" scripts/image.sh build/deb turnpike-dpdk
 	part "images under podman" tests/packages/image.py build/deb
+	part chart tests/helm/check.py target/release/turnpiked
 	if git ls-remote -q https://github.com/rustsec/advisory-db HEAD >/dev/null 2>&1; then
 		part advisories build/tools/bin/cargo-deny --locked check advisories
 	fi

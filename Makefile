@@ -51,7 +51,7 @@ test-packages: setup-all ## Debian packages on a bare Debian with systemd, and t
 	tests/packages/image.py build/test-packages
 
 # Of the same turnpiked.
-test-helm: setup-all ## the Helm chart: schemas, values that are refused, configurations that turnpiked takes
+test-helm: setup-all ## the Helm chart and the compose file: schemas, values that are refused, configurations that turnpiked takes
 	@scripts/setup.sh --helm
 	$(CARGO) build --locked --workspace --bins --tests $(WITH_DPDK)
 	tests/helm/check.py target/debug/turnpiked

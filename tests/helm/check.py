@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The chart as far as it can be judged without a cluster: helm lint, and what helm makes of the
+"""The chart and the compose file as far as they can be judged without a cluster or a registry: helm lint, and what helm makes of the
 examples and of more values, by schemas of the tree (kubeconform), and by what a pod of Turnpike needs; values that do not go together,
 which have to be refused. Then the network of each pod, made by the plugins of CNI from what the chart tells Multus, and turnpiked in it,
 as the pod's user, until it is ready.
@@ -12,6 +12,7 @@ import base64
 import copy
 import glob
 import http.server
+import ipaddress
 import json
 import os
 import shutil
@@ -28,6 +29,7 @@ import yaml
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 CHART = f"{ROOT}/deploy/helm/turnpike"
+COMPOSE = f"{ROOT}/deploy/compose"
 SCHEMAS = f"{HERE}/schemas"
 TOOLS = f"{ROOT}/build/tools/bin"
 KUBERNETES = "1.34.0"
@@ -628,6 +630,61 @@ def taken(turnpiked, made):
     return taken_by_turnpiked(turnpiked, config, networks, sorted(set(devices)), routes, prepare)
 
 
+def compose(turnpiked):
+    """The compose file by its schema; its parts by each other."""
+    with open(f"{SCHEMAS}/compose-spec.json", encoding="utf-8") as file:
+        schema = json.load(file)
+    with open(f"{COMPOSE}/compose.yaml", encoding="utf-8") as file:
+        whole = yaml.safe_load(file)
+    validator = jsonschema.Draft7Validator(schema)
+    errors = [f"{'/'.join(map(str, error.absolute_path))}: {error.message}" for error in validator.iter_errors(whole)]
+    assert not errors, errors
+    wrong = changed(whole, {"services.upf.cap_ad": ["BPF"]})
+    assert [error for error in validator.iter_errors(wrong) if "cap_ad" in error.message], "the schema takes any key"
+
+    upf = whole["services"]["upf"]
+    assert sorted(upf["cap_add"]) == CAPABILITIES and upf["cap_drop"] == ["ALL"] and upf["read_only"] is True, upf
+    assert "privileged" not in upf and not [one for one in upf.get("security_opt", []) if "no-new-privileges" in one], upf
+    for name, service in whole["services"].items():
+        assert name == "upf" or ":" in service["image"].rsplit("/", 1)[-1], f"{name}: an image without a tag"
+        needs = service.get("depends_on", [])
+        assert set(needs) <= set(whole["services"]), needs
+
+    with open(f"{COMPOSE}/turnpiked.toml", encoding="utf-8") as file:
+        text = file.read()
+    config = tomllib.loads(text)
+    with open(f"{COMPOSE}/smf.yaml", encoding="utf-8") as file:
+        smf = yaml.safe_load(file)["smf"]
+    # Interfaces of containers have addresses of their networks, which are others than the hosts'.
+    subnets = {name: network["ipam"]["config"][0] for name, network in whole["networks"].items()}
+    for service in whole["services"].values():
+        if isinstance(service["networks"], dict):
+            for name, one in service["networks"].items():
+                if address := one.get("ipv4_address"):
+                    assert ipaddress.ip_address(address) in ipaddress.ip_network(subnets[name]["subnet"]) and address != subnets[name]["gateway"], one
+    ours = {one["interface_name"]: one["ipv4_address"] for one in upf["networks"].values()}
+    assert {interface["name"] for interface in config["interface"]} <= set(ours), ours
+    assert config["n4"]["listen"] == f"{ours['n4']}:8805" and config["node"]["id"] == ours["n4"]
+    assert [interface.get("addresses") for interface in config["interface"]] == [[ours["n3"]], None]
+
+    # As the SMF has it.
+    address = whole["services"]["smf"]["networks"]["core"]["ipv4_address"]
+    assert config["n4"]["allow"] == [f"{address}/32"], config["n4"]
+    assert smf["pfcp"]["server"] == [{"address": address}] and smf["gtpu"]["server"] == [{"address": address}], smf
+    assert smf["pfcp"]["client"]["upf"] == [{"address": ours["n4"], "dnn": "internet"}], smf
+    (instance,) = config["network_instance"]
+    (session,) = smf["session"]
+    assert instance["name"] == session["dnn"] == whole["services"]["ue"]["environment"]["APN"]
+    assert instance["pools"] == [session["subnet"]]
+    assert f"ip route add {session['subnet']} via {ours['n6']}" in whole["services"]["server"]["command"][-1]
+    # The subscriber is the UE.
+    ue = whole["services"]["ue"]["environment"]
+    (add,) = whole["services"]["subscriber"]["command"]
+    assert add.split()[2:] == [ue["MCC"] + ue["MNC"] + ue["MSISDN"], ue["KEY"], ue["OP"]], add
+    if turnpiked:
+        assert taken_by_turnpiked(turnpiked, text, {name: (None, [f"{address}/24"]) for name, address in ours.items()})
+
+
 def main():
     if sys.argv[1:2] == ["--inside"]:
         inside(sys.argv[2])
@@ -641,8 +698,8 @@ def main():
     shown, served = 0, 0
     # A program that takes anything would judge nothing.
     if turnpiked:
-        code, said = run(turnpiked, "check-config", f"{CHART}/values.yaml", check=False)
-        assert code == 2 and "values.yaml" in said, said
+        code, said = run(turnpiked, "check-config", f"{COMPOSE}/smf.yaml", check=False)
+        assert code == 2 and "smf.yaml" in said, said
     for way in ways:
         for made in way():
             shown += 1
@@ -651,8 +708,9 @@ def main():
     examples = {os.path.basename(path).removesuffix(".yaml") for path in glob.glob(f"{CHART}/examples/*.yaml")}
     assert examples == {"host-network", "host-device", "macvlan", "sriov", "sriov-dpdk", "kernel"}, examples
     refusals()
+    compose(turnpiked)
     by = f"{served} taken by turnpiked ({shown - served} are for data paths that it lacks)" if turnpiked else "configurations read as TOML alone"
-    print(f"chart: {shown} sets of values judged, {len(REFUSED)} refused, {by}")
+    print(f"chart: {shown} sets of values judged, {len(REFUSED)} refused, {by}; compose file judged")
 
 
 if __name__ == "__main__":

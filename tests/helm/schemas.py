@@ -2,7 +2,7 @@
 """Schemas that the chart's output is judged by, from those that their authors publish: only of the kinds that the chart makes, without
 descriptions, and with no key allowed that they do not name.
 
-usage: tests/helm/schemas.py KUBERNETES PROMETHEUS-OPERATOR NETWORK-ATTACHMENT-DEFINITION-CLIENT
+usage: tests/helm/schemas.py KUBERNETES PROMETHEUS-OPERATOR NETWORK-ATTACHMENT-DEFINITION-CLIENT COMPOSE-GO
 Folders of their sources, as `go mod download` leaves them; which versions: schemas/README.md.
 """
 
@@ -111,9 +111,9 @@ def write(name, schema):
 
 
 def main():
-    if len(sys.argv) != 4:
+    if len(sys.argv) != 5:
         sys.exit(__doc__)
-    kubernetes, operator, networks = sys.argv[1:]
+    kubernetes, operator, networks, compose = sys.argv[1:]
     with open(f"{kubernetes}/api/openapi-spec/swagger.json", encoding="utf-8") as file:
         definitions = json.load(file)["definitions"]
     # As kubeconform calls them.
@@ -123,6 +123,8 @@ def main():
     for path in [f"{operator}/{SERVICE_MONITORS}", f"{networks}/{NETWORKS}"]:
         schema, group, kind = of_crd(path, "v1")
         write(f"{kind}-{group.split('.')[0]}-v1.json".lower(), schema)
+    with open(f"{compose}/schema/compose-spec.json", encoding="utf-8") as file:
+        write("compose-spec.json", json.load(file))
 
 
 main()

@@ -129,7 +129,7 @@ class Made:
 def a_pod(made):
     """Properties that hold whatever the way to the network."""
     stateful = made.one("StatefulSet")["spec"]
-    assert stateful["replicas"] == 1, stateful
+    assert stateful["replicas"] == 1 and stateful["podManagementPolicy"] == "Parallel", stateful
     spec, container = made.spec, made.container
     security = spec["securityContext"]
     assert (security["runAsNonRoot"], security["runAsUser"], security["runAsGroup"], security["fsGroup"]) == (True, USER, USER, USER), security

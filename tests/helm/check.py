@@ -347,6 +347,7 @@ REFUSED = [
     ("host-device", {"hostNetwork": "yes"}, ["hostNetwork", "boolean"]),
     ("host-device", {"networks.0.type": "ipvlan"}, ["networks/0/type", "host-device"]),
     ("host-device", {"networks.0.interface": "much-too-long-a-name"}, ["networks/0/interface"]),
+    ("host-device", {"networks.0.interface": "N3"}, ["networks/0/interface"]),
     ("host-device", {"networks.0.addresses": ["10.3.0.1"]}, ["networks/0/addresses/0"]),
     ("host-device", {"networks.0.sysctls": {"kernel.panic": "1"}}, ["propertyName", "kernel.panic"]),
     ("host-device", {"image.pullpolicy": "Always"}, ["image", "pullpolicy"]),

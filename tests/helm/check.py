@@ -107,7 +107,7 @@ class Made:
         return {kind for kind, _ in self.all}
 
     def one(self, kind):
-        (one,) = [one for (other, _), one in self.all.items() if other == kind]
+        (one,) = [one for (other, name), one in self.all.items() if other == kind and not name.endswith("-dashboard")]
         return one
 
     def volume(self, name):
@@ -234,10 +234,27 @@ def host_device():
     assert made.one("PodDisruptionBudget")["spec"]["maxUnavailable"] == 0
     yield made
 
-    # Another configuration is another pod, and a newer chart is not.
+    # Another configuration is another pod, unless it is to be reloaded, and a newer chart is not.
+    stays = {**made.values, "restartOnChange": False}
+    another = {"config": [("graceful_release_s = 20", "graceful_release_s = 20\nheartbeat_s = 11")]}
+    pods = [Made(values).pod for values in (stays, changed(stays, another))]
+    assert pods[0] == pods[1] and pods[0] != made.pod
     again = Made(changed(made.values, {"config": [("graceful_release_s = 20", "graceful_release_s = 21")]}))
     assert again.pod["metadata"]["annotations"]["checksum/config"] != made.pod["metadata"]["annotations"]["checksum/config"]
     assert "helm.sh/chart" not in made.pod["metadata"]["labels"], made.pod["metadata"]
+
+
+    # Alerts and the dashboard come as they are.
+    on = {"enabled": True}
+    watched = Made({**made.values, "prometheusRule": {**on, "labels": {"release": "prometheus"}}, "dashboard": on})
+    rule = watched.one("PrometheusRule")
+    assert rule["metadata"]["labels"]["release"] == "prometheus"
+    with open(os.path.join(ROOT, "deploy/monitoring/turnpike.rules.yml"), encoding="utf-8") as file:
+        assert rule["spec"] == yaml.safe_load(file)
+    dashboards = [one for (kind, name), one in watched.all.items() if kind == "ConfigMap" and name.endswith("-dashboard")]
+    with open(os.path.join(ROOT, "deploy/monitoring/grafana/turnpike.json"), encoding="utf-8") as file:
+        assert [json.loads(one["data"]["turnpike.json"]) for one in dashboards] == [json.load(file)]
+    assert dashboards[0]["metadata"]["labels"]["grafana_dashboard"] == "1"
 
 
 def macvlan():

@@ -21,7 +21,7 @@ KINDS = [
     ("policy", "v1", "PodDisruptionBudget"),
     ("networking.k8s.io", "v1", "NetworkPolicy"),
 ]
-SERVICE_MONITORS = "example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml"
+OPERATOR = "example/prometheus-operator-crd/monitoring.coreos.com_{}.yaml"
 NETWORKS = "artifacts/networks-crd.yaml"
 REFERENCE = "#/definitions/"
 
@@ -120,7 +120,8 @@ def main():
     for group, version, kind in KINDS:
         parts = [kind, group.split(".")[0], version]
         write("-".join(part for part in parts if part).lower() + ".json", of_kubernetes(definitions, group, version, kind))
-    for path in [f"{operator}/{SERVICE_MONITORS}", f"{networks}/{NETWORKS}"]:
+    monitoring = [f"{operator}/{OPERATOR.format(kinds)}" for kinds in ("servicemonitors", "prometheusrules")]
+    for path in [*monitoring, f"{networks}/{NETWORKS}"]:
         schema, group, kind = of_crd(path, "v1")
         write(f"{kind}-{group.split('.')[0]}-v1.json".lower(), schema)
     with open(f"{compose}/schema/compose-spec.json", encoding="utf-8") as file:

@@ -46,6 +46,11 @@ impl ReloadReport {
     pub const REFUSED: &str = "refused";
     /// The program could not start with it, and has gone on with the former one.
     pub const FAILED: &str = "failed";
+
+    /// Whether the configuration of before is still in effect, though another one was to be.
+    pub fn went_wrong(&self) -> bool {
+        [Self::REFUSED, Self::FAILED].contains(&self.outcome.as_str())
+    }
 }
 
 /// A key that differs.

@@ -55,8 +55,7 @@ fn troubles(status: &Status) -> String {
         .config
         .as_ref()
         .and_then(|config| config.last.as_ref());
-    let went_wrong = [ReloadReport::REFUSED, ReloadReport::FAILED];
-    if let Some(last) = last.filter(|last| went_wrong.contains(&last.outcome.as_str())) {
+    if let Some(last) = last.filter(|last| last.went_wrong()) {
         let reasons: Vec<String> = last.reasons.iter().map(Cell::cell).collect();
         out += &format!(
             "! the configuration of before is in effect, as the last reload {}: {}\n",

@@ -63,19 +63,19 @@ pub(crate) struct Api {
 }
 
 impl Api {
-    /// `topology`: as it was before threads had their CPUs.
+    /// `topology`: as it was before threads had their CPUs. `started`: when the process was.
     pub(crate) fn new(
         control: Asker,
         running: Shared,
         reloader: Arc<Reloader>,
-        topology: Topology,
+        (topology, started): (Topology, SystemTime),
     ) -> Self {
         Self {
             control,
             running,
             reloader,
             topology: Arc::new(topology),
-            started: SystemTime::now(),
+            started,
             search: Arc::default(),
             top: Arc::default(),
         }
@@ -467,7 +467,8 @@ async fn openapi() -> Json<utoipa::openapi::OpenApi> {
     responses((status = 200, body = String, content_type = metrics::CONTENT_TYPE)))]
 async fn metrics(State(api): State<Api>) -> Result<Response, Failure> {
     let snapshot = api.control.snapshot().await?;
-    let text = metrics::encode(&snapshot, api.started)
+    let state = api.running.now().state;
+    let text = metrics::encode(&snapshot, &state, api.started)
         .map_err(|_| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "metrics"))?;
     Ok(([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response())
 }

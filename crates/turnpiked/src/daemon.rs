@@ -5,7 +5,7 @@ use std::net::{TcpListener, UdpSocket};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use anyhow::{Context, Result, bail};
 use listenfd::ListenFd;
@@ -35,6 +35,8 @@ use crate::{access, n4, plan, recovery, system};
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) started: Instant,
+    /// When the process began, whatever starts there were in it.
+    pub(crate) since: SystemTime,
     /// The configuration's file, and the text that was read.
     pub(crate) file: PathBuf,
     pub(crate) text: String,
@@ -107,7 +109,8 @@ pub(crate) fn run(config: Config, process: &mut Process) -> Result<Option<Succes
     let reloader = Reloader::new(process.file.clone(), text, running.clone(), asker.clone());
     let reloader = Arc::new(reloader);
     let offered = reloader.offer_access();
-    let router = Api::new(asker.clone(), running, Arc::clone(&reloader), topology).router();
+    let of_process = (topology, process.since);
+    let router = Api::new(asker.clone(), running, Arc::clone(&reloader), of_process).router();
     let (handed, started) = (process.handed.clone(), process.started);
     let is_settled = Arc::clone(&process.is_settled);
     let hands_over = runtime.block_on(async {

@@ -33,7 +33,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use clap::{Parser, Subcommand};
 use cli::{FilePage, List, Program};
@@ -212,6 +212,7 @@ fn main() -> ExitCode {
     };
     let mut process = Process {
         started,
+        since: handed.as_ref().map_or_else(SystemTime::now, |of| of.since),
         file,
         text,
         handed,
@@ -226,7 +227,7 @@ fn main() -> ExitCode {
         Ok(Some(successor)) => {
             // Its lines are written before those of the next start.
             drop(logging);
-            let error = successor.start(process.sockets);
+            let error = successor.start(process.sockets, process.since);
             say(&format!("turnpiked: cannot start anew: {error}"));
             return ExitCode::FAILURE;
         }

@@ -9,7 +9,9 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, EncodeMet
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::registry::Registry;
-use report::{CapacityReport, PolicyUse, PortReport, ShaperReport, WorkerReport};
+use report::{
+    CapacityReport, ConfigState, PolicyUse, PortReport, ReloadReport, ShaperReport, WorkerReport,
+};
 
 use super::refusals;
 use crate::logging;
@@ -18,11 +20,16 @@ use crate::snapshot::Snapshot;
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// All of it as OpenMetrics text.
-pub(crate) fn encode(snapshot: &Snapshot, started: SystemTime) -> Result<String, Error> {
+pub(crate) fn encode(
+    snapshot: &Snapshot,
+    config: &ConfigState,
+    started: SystemTime,
+) -> Result<String, Error> {
     let mut registry = Registry::default();
     let process = Process::read(started);
     registry.register_collector(Box::new(Page {
         snapshot: snapshot.clone(),
+        config: config.clone(),
         process,
     }));
     let mut text = String::new();
@@ -33,6 +40,7 @@ pub(crate) fn encode(snapshot: &Snapshot, started: SystemTime) -> Result<String,
 #[derive(Debug)]
 struct Page {
     snapshot: Snapshot,
+    config: ConfigState,
     process: Process,
 }
 
@@ -59,11 +67,21 @@ impl Collector for Page {
         self.workers(&mut out)?;
         self.traffic(&mut out)?;
         self.log(&mut out)?;
+        self.config(&mut out)?;
         self.process(&mut out)
     }
 }
 
 impl Page {
+    fn config(&self, out: &mut Out<'_>) -> Result<(), Error> {
+        let help = "Reloads of the configuration, those included that were refused";
+        out.counter("turnpike_config_reloads", help, self.config.reloads)?;
+        let last = self.config.last.as_ref();
+        let failed = last.is_some_and(ReloadReport::went_wrong);
+        let help = "1 when the last reload was refused or failed";
+        out.gauge("turnpike_config_reload_failed", help, u64::from(failed))
+    }
+
     fn state(&self, out: &mut Out<'_>) -> Result<(), Error> {
         let Snapshot {
             gtpu_paths,

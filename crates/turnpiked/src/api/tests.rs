@@ -274,7 +274,8 @@ fn api_of(asker: Asker, token: Option<&str>) -> Api {
     });
     let file = "/nowhere/turnpiked.toml".into();
     let reloader = Reloader::new(file, CONFIG.into(), running.clone(), asker.clone());
-    Api::new(asker, running, Arc::new(reloader), topology())
+    let of_process = (topology(), SystemTime::now());
+    Api::new(asker, running, Arc::new(reloader), of_process)
 }
 
 async fn get_with(api: &Api, path: &str, token: Option<&str>) -> (StatusCode, String) {

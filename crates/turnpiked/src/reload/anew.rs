@@ -10,6 +10,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::SystemTime;
 
 use command_fds::{CommandFdExt, FdMapping};
 use report::{ConfigState, ReloadReport};
@@ -30,6 +31,8 @@ pub(crate) struct Handed {
     former: PathBuf,
     new: PathBuf,
     pub(crate) state: ConfigState,
+    /// When the process began.
+    pub(crate) since: SystemTime,
     /// Process that it was given to: others that it starts have the environment, too.
     process: u32,
 }
@@ -120,11 +123,12 @@ impl Successor {
     }
 
     /// Start the program anew. Returns only when that fails. `sockets`: N4's.
-    pub(crate) fn start(self, sockets: Vec<UdpSocket>) -> io::Error {
+    pub(crate) fn start(self, sockets: Vec<UdpSocket>, since: SystemTime) -> io::Error {
         let handed = Handed {
             former: self.former,
             new: self.new,
             state: self.state,
+            since,
             process: std::process::id(),
         };
         exec(&handed, sockets)

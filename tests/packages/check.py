@@ -276,6 +276,9 @@ class Life:
             self.machine(*KILL)
             assert self.smf.heartbeat() == self.stamp
             self.service.ready_again(former)
+        edit(self.config, lambda text: text.replace("sessions = 90000", "sessions = 95000"))
+        self.machine("systemctl", "reload", UNIT)
+        self.goes_on()
         self.machine("systemctl", "disable", "--now", "turnpiked.socket")
         self.unnoticed("N4 is systemd's: each request in a gap was answered", *RESTART)
 

@@ -163,6 +163,8 @@ def xdp(network, podman):
     os.kill(former, 9)
     podman.wait(former)
     goes_on("killed: it is back")
+    reloads(podman, 90000)
+    goes_on("reloaded in the same process")
     former = podman.pid()
     podman("restart", NAME)
     podman.wait(former)
@@ -170,6 +172,8 @@ def xdp(network, podman):
     podman("rm", "--force", NAME)
     podman.start("--security-opt=no-new-privileges")
     goes_on("replaced by another container, without new privileges")
+    reloads(podman, 95000)
+    goes_on("and reloaded there")
     sent, lost = course.end()
     assert lost == 0, f"{lost} of {sent} packets lost"
     say(f"{sent} packets each way, none lost")
@@ -177,6 +181,16 @@ def xdp(network, podman):
     assert "removed" in podman.run("detach", CONFIG)
     wait_for("no program is attached", lambda: not network.has_xdp())
     return smf, course
+
+
+def reloads(podman, sessions):
+    """With so many sessions at most, in the same process."""
+    former = podman.pid()
+    edit(podman.config, lambda text: re.sub(r"^sessions = .*", f"sessions = {sessions}", text, flags=re.MULTILINE))
+    said = podman("exec", NAME, "turnpike", "reload")
+    assert "in force" in said, said
+    assert podman.pid() == former
+    assert podman.status()["sessions"]["capacity"] == sessions
 
 
 def another(podman, smf, course, kind):

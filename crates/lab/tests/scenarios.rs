@@ -139,11 +139,12 @@ fn all_scenarios_pass() {
 
 /// What differs most between data paths: where packets come from and go to, what packets of the UPF's own do, and what
 /// happens while rules change. All others: `make scenarios DATAPATH=kernel`.
-const TELLING: [&str; 29] = [
+const TELLING: [&str; 30] = [
     "association-from-upf",
     "handover",
     "paging",
     "path-failure",
+    "reload",
     "flow-comes-and-goes",
     "counters",
     "echo",

@@ -18,8 +18,14 @@ pub(crate) struct Offered {
 
 impl Drop for Offered {
     fn drop(&mut self) {
-        // Somebody else may have done so.
-        let _ = fs::remove_file(&self.path);
+        let is_ours = |octets: Vec<u8>| {
+            let read: Option<Access> = serde_json::from_slice(&octets).ok();
+            read.is_some_and(|of| of.process == std::process::id())
+        };
+        // Another turnpiked of the same folder may have written it since.
+        if fs::read(&self.path).is_ok_and(is_ours) {
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 

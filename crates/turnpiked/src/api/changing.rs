@@ -63,7 +63,12 @@ fn is_own_page(request: &Request) -> bool {
     (status = 200, body = ReloadReport), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody),
     (status = 409, body = ErrorBody, description = "Refused: nothing has changed")))]
 pub(super) async fn reload(State(api): State<Api>) -> Result<Json<ReloadReport>, Failure> {
-    let report = api.reloader.reload().await;
+    let reloader = api.reloader;
+    // Whoever asked may go away, or the time for an answer be over: what has begun is brought to its end.
+    let reload = tokio::spawn(async move { reloader.reload().await });
+    let report = reload
+        .await
+        .map_err(|error| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
     match report.outcome.as_str() {
         ReloadReport::REFUSED => {
             let reasons = report.reasons.join("\n");

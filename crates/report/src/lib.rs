@@ -16,6 +16,7 @@ mod cores;
 mod datapath;
 mod error;
 mod fill;
+mod history;
 mod policies;
 mod query;
 mod reload;
@@ -37,15 +38,17 @@ pub use datapath::{
 };
 pub use error::ErrorBody;
 pub use fill::{Fill, TableFill};
+pub use history::{HistoryDrop, HistoryEvent, HistoryPort, HistoryReport, HistorySample};
 pub use policies::{PolicyReport, PolicyUse};
 pub use query::{
-    By, INTERVAL_MS, PAGE_MAX, PageQuery, SECONDS_MAX, SessionsQuery, TopQuery, TraceQuery,
-    USERS_MAX,
+    By, HistoryQuery, INTERVAL_MS, PAGE_MAX, PageQuery, SECONDS_MAX, SessionsQuery, TopQuery,
+    TraceQuery, USERS_MAX,
 };
 pub use reload::{Access, ConfigChange, ConfigState, LogBody, ReloadReport};
 pub use resource::{
-    BUFFERS, CAPACITIES, CONFIG, CONFIG_DIFF, CORES, DATAPATH, DROPS, LOG, OPENAPI, PEERS, PFDS,
-    POLICIES, RELOAD, Resource, SEID, SESSION, SESSIONS, SMFS, STATUS, TOP, TRACE, USAGE, WORKERS,
+    BUFFERS, CAPACITIES, CONFIG, CONFIG_DIFF, CORES, DATAPATH, DROPS, HISTORY, LOG, OPENAPI, PEERS,
+    PFDS, POLICIES, RELOAD, Resource, SEID, SESSION, SESSIONS, SMFS, STATUS, TOP, TRACE, USAGE,
+    WORKERS,
 };
 pub use schema::AsWritten;
 pub use sessions::{

@@ -54,6 +54,14 @@ pub struct TopQuery {
     pub interval_ms: Option<u64>,
 }
 
+/// Which samples.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub struct HistoryQuery {
+    /// Number of the last sample that is known; without it, all.
+    pub after: Option<u64>,
+}
+
 /// Order of the busiest users.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]

@@ -8,6 +8,7 @@ use crate::buffers::BuffersBody;
 use crate::capacities::CapacityReport;
 use crate::cores::CoresReport;
 use crate::datapath::{DatapathBody, DropReport, WorkerReport};
+use crate::history::HistoryReport;
 use crate::policies::PolicyReport;
 use crate::reload::{LogBody, ReloadReport};
 use crate::sessions::{SessionDetail, SessionPage};
@@ -69,6 +70,8 @@ pub const CAPACITIES: Resource<Vec<CapacityReport>> = Resource::at("/api/v1/capa
 pub const POLICIES: Resource<Vec<PolicyReport>> = Resource::at("/api/v1/policies");
 /// Lost packets.
 pub const DROPS: Resource<Vec<DropReport>> = Resource::at("/api/v1/drops");
+/// The last minutes, by [`HistoryQuery`](crate::HistoryQuery).
+pub const HISTORY: Resource<HistoryReport> = Resource::at("/api/v1/history");
 /// Packets of one user, by [`TraceQuery`](crate::TraceQuery): lines of JSON, each a [`Line`], that come one by one.
 pub const TRACE: Resource<Line> = Resource::at("/api/v1/trace");
 /// Programs, interfaces and tables.

@@ -4,6 +4,7 @@
 
 mod changing;
 mod clients;
+mod history;
 mod hosts;
 mod metrics;
 mod refusals;
@@ -60,6 +61,7 @@ pub(crate) struct Api {
     /// Held while one of them looks through all sessions.
     search: Arc<Mutex<()>>,
     top: Arc<Mutex<top::Top>>,
+    history: history::Shared,
 }
 
 impl Api {
@@ -78,6 +80,7 @@ impl Api {
             started,
             search: Arc::default(),
             top: Arc::default(),
+            history: history::Shared::default(),
         }
     }
 
@@ -94,6 +97,7 @@ impl Api {
             .route(report::CAPACITIES.path(), get(capacities))
             .route(report::POLICIES.path(), get(policies))
             .route(report::DROPS.path(), get(drops))
+            .route(report::HISTORY.path(), get(history::history))
             .route(report::TRACE.path(), get(trace::trace))
             .route(report::DATAPATH.path(), get(datapath))
             .route(report::TOP.path(), get(top::top))
@@ -478,7 +482,7 @@ async fn metrics(State(api): State<Api>) -> Result<Response, Failure> {
     info(title = "Turnpike", description = "A 5G User Plane Function",
         license(name = "Apache-2.0")),
     paths(status, sessions, session, usage, peers, smfs, pfds, buffers, drops, capacities, policies, datapath, workers, cores, config, openapi, metrics,
-        top::top, trace::trace, changing::reload, changing::config_diff, changing::set_log_level),
+        top::top, trace::trace, history::history, changing::reload, changing::config_diff, changing::set_log_level),
     modifiers(&BearerToken, &AsWritten),
     security((), ("token" = []))
 )]

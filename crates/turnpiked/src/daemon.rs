@@ -110,7 +110,8 @@ pub(crate) fn run(config: Config, process: &mut Process) -> Result<Option<Succes
     let reloader = Arc::new(reloader);
     let offered = reloader.offer_access();
     let of_process = (topology, process.since);
-    let router = Api::new(asker.clone(), running, Arc::clone(&reloader), of_process).router();
+    let api = Api::new(asker.clone(), running, Arc::clone(&reloader), of_process);
+    let (history, router) = (api.clone().keep_history(), api.router());
     let (handed, started) = (process.handed.clone(), process.started);
     let is_settled = Arc::clone(&process.is_settled);
     let hands_over = runtime.block_on(async {
@@ -118,6 +119,7 @@ pub(crate) fn run(config: Config, process: &mut Process) -> Result<Option<Succes
         let ends = Ends::listen()?;
         let (ready, ended) = spawn(control)?;
         tokio::spawn(api::serve(listener, router, limits));
+        tokio::spawn(history);
         let settled = Arc::clone(&is_settled);
         tokio::spawn(async move {
             // Else it has ended, which is said elsewhere.

@@ -464,18 +464,23 @@ struct Process {
 
 impl Process {
     fn read(started: SystemTime) -> Self {
-        let usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_SELF);
-        let seconds =
-            |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
         Self {
             resident_bytes: resident_bytes(),
-            cpu_s: usage.map_or(0.0, |u| seconds(u.user_time()) + seconds(u.system_time())),
+            cpu_s: cpu_s(),
             start_s: started
                 .duration_since(UNIX_EPOCH)
                 .unwrap_or_default()
                 .as_secs_f64(),
         }
     }
+}
+
+/// CPU time of the process, in seconds.
+pub(crate) fn cpu_s() -> f64 {
+    let usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_SELF);
+    let seconds =
+        |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
+    usage.map_or(0.0, |u| seconds(u.user_time()) + seconds(u.system_time()))
 }
 
 /// Resident memory, the second field of `/proc/self/statm`, in pages; 0 where there is no `/proc`.

@@ -467,6 +467,7 @@ async fn wrong_questions_are_refused() {
         ("/api/v1/top?interval_ms=99", StatusCode::BAD_REQUEST),
         ("/api/v1/top?interval_ms=2001", StatusCode::BAD_REQUEST),
         ("/api/v1/top?by=name", StatusCode::BAD_REQUEST),
+        ("/api/v1/history?after=-1", StatusCode::BAD_REQUEST),
         ("/api/v1/usage?ue=10.60.0.1", StatusCode::BAD_REQUEST),
         ("/api/v1/sessions?lim=1", StatusCode::BAD_REQUEST),
         ("/api/v1/sessions?after=zz", StatusCode::BAD_REQUEST),
@@ -596,7 +597,7 @@ async fn the_description_names_each_route() {
     let (api, _thread) = api(None);
     let document = json(&api, "/api/v1/openapi.json").await;
     let paths = document["paths"].as_object().unwrap();
-    assert_eq!(paths.len(), 22);
+    assert_eq!(paths.len(), 23);
     let (read, changing): (Vec<_>, Vec<_>) =
         paths.iter().partition(|(_, of)| of.get("get").is_some());
     let mut changing: Vec<_> = changing.iter().map(|(path, _)| path.as_str()).collect();

@@ -171,7 +171,7 @@ impl Client {
             let query = SessionsQuery {
                 after,
                 limit: Some(count),
-                ue: None,
+                ..SessionsQuery::default()
             };
             let mut page: Page = self.read_page(&SESSIONS, &query)?;
             all.append(&mut page.sessions);

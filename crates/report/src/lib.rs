@@ -16,6 +16,7 @@ mod cores;
 mod datapath;
 mod error;
 mod fill;
+mod gtpu_peers;
 mod history;
 mod policies;
 mod query;
@@ -38,6 +39,7 @@ pub use datapath::{
 };
 pub use error::ErrorBody;
 pub use fill::{Fill, TableFill};
+pub use gtpu_peers::GtpuPeerReport;
 pub use history::{HistoryDrop, HistoryEvent, HistoryPort, HistoryReport, HistorySample};
 pub use policies::{PolicyReport, PolicyUse};
 pub use query::{
@@ -46,9 +48,9 @@ pub use query::{
 };
 pub use reload::{Access, ConfigChange, ConfigState, LogBody, ReloadReport};
 pub use resource::{
-    BUFFERS, CAPACITIES, CONFIG, CONFIG_DIFF, CORES, DATAPATH, DROPS, HISTORY, LOG, OPENAPI, PEERS,
-    PFDS, POLICIES, RELOAD, Resource, SEID, SESSION, SESSIONS, SMFS, STATUS, TOP, TRACE, USAGE,
-    WORKERS,
+    BUFFERS, CAPACITIES, CONFIG, CONFIG_DIFF, CORES, DATAPATH, DROPS, GTPU_PEERS, HISTORY, LOG,
+    OPENAPI, PEERS, PFDS, POLICIES, RELOAD, Resource, SEID, SESSION, SESSIONS, SMFS, STATUS, TOP,
+    TRACE, USAGE, WORKERS,
 };
 pub use schema::AsWritten;
 pub use sessions::{

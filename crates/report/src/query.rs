@@ -37,6 +37,10 @@ pub struct SessionsQuery {
     pub limit: Option<usize>,
     /// Only those of the UE with this address, or with an IPv6 prefix that it lies in.
     pub ue: Option<String>,
+    /// Only those with this TEID of ours, hexadecimal. One of `ue`, `teid` and `network_instance` at most.
+    pub teid: Option<String>,
+    /// Only those with a PDR of this network instance, which is the DNN as a rule.
+    pub network_instance: Option<String>,
 }
 
 /// Which users, and over which time.

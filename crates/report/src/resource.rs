@@ -8,6 +8,7 @@ use crate::buffers::BuffersBody;
 use crate::capacities::CapacityReport;
 use crate::cores::CoresReport;
 use crate::datapath::{DatapathBody, DropReport, WorkerReport};
+use crate::gtpu_peers::GtpuPeerReport;
 use crate::history::HistoryReport;
 use crate::policies::PolicyReport;
 use crate::reload::{LogBody, ReloadReport};
@@ -60,6 +61,8 @@ pub const RELOAD: Resource<ReloadReport> = Resource::at("/api/v1/reload");
 pub const CONFIG_DIFF: Resource<ReloadReport> = Resource::at("/api/v1/config/diff");
 /// PUT: another level of the log.
 pub const LOG: Resource<LogBody> = Resource::at("/api/v1/log");
+/// GTP-U peers.
+pub const GTPU_PEERS: Resource<Vec<GtpuPeerReport>> = Resource::at("/api/v1/gtpu_peers");
 /// Applications with their PFDs.
 pub const PFDS: Resource<Vec<ApplicationReport>> = Resource::at("/api/v1/pfds");
 /// Packets that wait for idle UEs.

@@ -148,6 +148,7 @@ mod tests {
             FarReport,
             Fill,
             Following,
+            GtpuPeerReport,
             HistoryDrop,
             HistoryEvent,
             HistoryPort,

@@ -222,11 +222,19 @@ fn a_failed_path_and_its_recovery_are_reported() {
     let seid = smf.establish(&mut world);
     assert_eq!(watch(&mut world, &smf, 150, Some(&[])), [] as [Vec<u8>; 0]);
     assert_eq!(world.core.path_count(), (1, 0));
+    let answers = |world: &World| -> Vec<_> {
+        let paths = world.core.paths_after(None);
+        paths.map(|path| (path.ends.0, path.answers)).collect()
+    };
+    assert_eq!(answers(&world), [(GNB.into(), Some(true))]);
     let reports = watch(&mut world, &smf, 300, None);
     assert_eq!(reports.len(), 1, "told once");
     rs_pfcp::message::parse(&reports[0]).unwrap();
     assert_eq!(read(&reports[0]), (1, vec![GNB]), "UPFR");
     assert_eq!(world.core.path_count(), (1, 1));
+    assert_eq!(answers(&world), [(GNB.into(), Some(false))]);
+    let first = world.core.paths_after(None).next().unwrap().ends;
+    assert_eq!(world.core.paths_after(Some(first)).next(), None);
     let reports = watch(&mut world, &smf, 120, Some(&[]));
     assert_eq!(reports.len(), 1);
     assert_eq!(read(&reports[0]), (2, vec![GNB]), "UPRR");

@@ -92,7 +92,7 @@ pub(crate) fn ask(client: &Client, options: &Options) -> Result<UserQos, Error> 
     let query = SessionsQuery {
         ue: Some(options.ue.to_string()),
         limit: Some(SESSIONS_MAX),
-        after: None,
+        ..SessionsQuery::default()
     };
     let found = client.ask(&SESSIONS, &query)?.report.sessions;
     if found.is_empty() {

@@ -12,9 +12,8 @@ mod serve;
 mod top;
 mod trace;
 
-use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, Request, State};
@@ -25,8 +24,9 @@ use axum::routing::get;
 use axum::{Json, Router};
 use report::{
     ApplicationReport, AsWritten, BufferReport, BuffersBody, CapacityReport, CoresReport,
-    DatapathBody, DropReport, ErrorBody, PAGE_MAX, PageQuery, PeerReport, PolicyReport,
-    SessionDetail, SessionPage, SessionsQuery, SmfReport, Status, UsagePage, WorkerReport,
+    DatapathBody, DropReport, ErrorBody, GtpuPeerReport, PAGE_MAX, PageQuery, PeerReport,
+    PolicyReport, SessionDetail, SessionPage, SessionsQuery, SmfReport, Status, UsagePage,
+    WorkerReport,
 };
 use slowpath::BufferedSession;
 use subtle::ConstantTimeEq;
@@ -35,7 +35,7 @@ use topology::Topology;
 use utoipa::OpenApi;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 
-use crate::command::{Asker, NoAnswer};
+use crate::command::{Asker, NoAnswer, Sought};
 use crate::config::{Config, DatapathKind};
 use crate::logging;
 use crate::plan;
@@ -49,6 +49,9 @@ pub(crate) use serve::{Limits, serve};
 
 /// The control thread answers within microseconds; it is stuck when it takes this long.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A search through sessions answers with what it has after so long.
+const SEARCH: Duration = Duration::from_secs(2);
 
 /// State that all handlers share.
 #[derive(Clone)]
@@ -92,6 +95,7 @@ impl Api {
             .route(report::USAGE.path(), get(usage))
             .route(report::PEERS.path(), get(peers))
             .route(report::SMFS.path(), get(smfs))
+            .route(report::GTPU_PEERS.path(), get(gtpu_peers))
             .route(report::PFDS.path(), get(pfds))
             .route(report::BUFFERS.path(), get(buffers))
             .route(report::CAPACITIES.path(), get(capacities))
@@ -262,29 +266,62 @@ async fn sessions(
     State(api): State<Api>,
     query: Result<Query<SessionsQuery>, QueryRejection>,
 ) -> Result<Json<SessionPage>, Failure> {
-    let Query(SessionsQuery { after, limit, ue }) = query?;
+    let Query(query) = query?;
+    let sought = sought(&query)?;
+    let SessionsQuery { after, limit, .. } = query;
     let (after, limit) = page_of(&PageQuery { after, limit })?;
-    let Some(ue) = ue else {
+    let Some(sought) = sought else {
         return Ok(Json(api.control.sessions(after, limit).await?));
     };
-    let ue = ue.parse().map_err(|_| {
-        let error = format!("ue = {ue:?} is not an address");
-        Failure::new(StatusCode::BAD_REQUEST, error)
-    })?;
-    Ok(Json(find(&api, ue, after, limit).await?))
+    Ok(Json(find(&api, &sought, after, limit).await?))
 }
 
-/// Looks through all sessions, some at a time, for one request at a time.
+/// `None`: all sessions.
+fn sought(query: &SessionsQuery) -> Result<Option<Sought>, Failure> {
+    let bad = |error: String| Failure::new(StatusCode::BAD_REQUEST, error);
+    match (&query.ue, &query.teid, &query.network_instance) {
+        (None, None, None) => Ok(None),
+        (Some(ue), None, None) => match ue.parse() {
+            Ok(ue) => Ok(Some(Sought::Ue(ue))),
+            Err(_) => Err(bad(format!("ue = {ue:?} is not an address"))),
+        },
+        (None, Some(teid), None) => Ok(Some(Sought::Teid(teid_of(teid)?))),
+        (None, None, Some(name)) => Ok(Some(Sought::NetworkInstance(name.clone()))),
+        _ => Err(bad(
+            "one of ue, teid and network_instance at most says which sessions".into(),
+        )),
+    }
+}
+
+fn teid_of(text: &str) -> Result<u32, Failure> {
+    let digits = text.strip_prefix("0x").unwrap_or(text);
+    let teid = u32::from_str_radix(digits, 16).ok();
+    let teid = teid.filter(|&teid| teid != 0 && !digits.starts_with('+'));
+    teid.ok_or_else(|| {
+        let error = format!("teid = {text:?}: up to 8 hexadecimal digits, not zero");
+        Failure::new(StatusCode::BAD_REQUEST, error)
+    })
+}
+
+/// Looks through all sessions, some at a time, for one request at a time. A page ends when it is full or takes too long.
 async fn find(
     api: &Api,
-    ue: IpAddr,
+    sought: &Sought,
     mut after: Option<u64>,
     limit: usize,
 ) -> Result<SessionPage, Failure> {
     let _turn = api.search.lock().await;
+    let began = Instant::now();
     let mut page = SessionPage::default();
+    // Names that no session can have need no search.
+    if let Sought::NetworkInstance(name) = sought
+        && !(api.config.network_instance.iter()).any(|known| known.name == *name)
+    {
+        page.total = api.control.snapshot().await?.sessions.used;
+        return Ok(page);
+    }
     loop {
-        let found = api.control.find(ue, after).await?;
+        let found = api.control.find(sought.clone(), after).await?;
         page.total = found.of.total;
         page.sessions.extend(found.of.sessions);
         after = found.after;
@@ -293,6 +330,10 @@ async fn find(
             page.sessions.truncate(limit);
             let last = page.sessions.last().map(|last| last.seid.clone());
             page.next = last.filter(|_| more || after.is_some());
+            return Ok(page);
+        }
+        if began.elapsed() > SEARCH {
+            page.next = after.map(seid_text);
             return Ok(page);
         }
     }
@@ -353,6 +394,12 @@ async fn peers(State(api): State<Api>) -> Result<Json<Vec<PeerReport>>, Failure>
 #[utoipa::path(get, path = report::SMFS.path(), responses((status = 200, body = [SmfReport])))]
 async fn smfs(State(api): State<Api>) -> Result<Json<Vec<SmfReport>>, Failure> {
     Ok(Json(api.control.smfs().await?))
+}
+
+/// GTP-U peers that sessions send to, with their states.
+#[utoipa::path(get, path = report::GTPU_PEERS.path(), responses((status = 200, body = [GtpuPeerReport])))]
+async fn gtpu_peers(State(api): State<Api>) -> Result<Json<Vec<GtpuPeerReport>>, Failure> {
+    Ok(Json(api.control.gtpu_peers().await?))
 }
 
 /// Applications with the Packet Flow Descriptions that SMFs provisioned (TS 29.244, 6.2.5).
@@ -481,7 +528,7 @@ async fn metrics(State(api): State<Api>) -> Result<Response, Failure> {
 #[openapi(
     info(title = "Turnpike", description = "A 5G User Plane Function",
         license(name = "Apache-2.0")),
-    paths(status, sessions, session, usage, peers, smfs, pfds, buffers, drops, capacities, policies, datapath, workers, cores, config, openapi, metrics,
+    paths(status, sessions, session, usage, peers, smfs, gtpu_peers, pfds, buffers, drops, capacities, policies, datapath, workers, cores, config, openapi, metrics,
         top::top, trace::trace, history::history, changing::reload, changing::config_diff, changing::set_log_level),
     modifiers(&BearerToken, &AsWritten),
     security((), ("token" = []))

@@ -7,13 +7,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use compiled::Buffered;
 use nix::sys::eventfd::{EfdFlags, EventFd};
+use session::paths::Ends;
 use session::peer::PeerId;
 use slowpath::BufferedSession;
 use tables::EntryCounts;
 use tokio::sync::oneshot;
 
 use nexthop::KernelChange;
-use report::{ApplicationReport, PeerReport, SessionDetail, SessionPage, SmfReport, UsagePage};
+use report::{
+    ApplicationReport, GtpuPeerReport, PeerReport, SessionDetail, SessionPage, SmfReport, UsagePage,
+};
 
 use crate::config::Config;
 use crate::follow::{Refused, Subscription, Whom};
@@ -61,6 +64,10 @@ pub(crate) enum Question {
         after: Option<String>,
         reply: oneshot::Sender<Piece<Vec<ApplicationReport>, String>>,
     },
+    GtpuPeers {
+        after: Option<Ends>,
+        reply: oneshot::Sender<Piece<Vec<GtpuPeerReport>, Ends>>,
+    },
     Smfs {
         after: Option<PeerId>,
         reply: oneshot::Sender<Piece<Vec<SmfReport>, PeerId>>,
@@ -72,9 +79,9 @@ pub(crate) enum Question {
         limit: usize,
         reply: oneshot::Sender<Piece<SessionPage, u64>>,
     },
-    /// Whether sessions have an address.
+    /// Sessions that have it.
     Find {
-        ue: IpAddr,
+        sought: Sought,
         after: Option<u64>,
         reply: oneshot::Sender<Piece<SessionPage, u64>>,
     },
@@ -94,6 +101,14 @@ pub(crate) enum Question {
         whom: Whom,
         reply: oneshot::Sender<Result<Subscription, Refused>>,
     },
+}
+
+/// Mark that sessions are looked for by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Sought {
+    Ue(IpAddr),
+    Teid(u32),
+    NetworkInstance(String),
 }
 
 /// As much of an answer as there was time for.
@@ -258,6 +273,11 @@ impl Asker {
             .await
     }
 
+    pub(crate) async fn gtpu_peers(&self) -> Result<Vec<GtpuPeerReport>, NoAnswer> {
+        self.gather(|after, reply| Question::GtpuPeers { after, reply })
+            .await
+    }
+
     pub(crate) async fn pfds(&self) -> Result<Vec<ApplicationReport>, NoAnswer> {
         self.gather(|after, reply| Question::Pfds { after, reply })
             .await
@@ -292,10 +312,15 @@ impl Asker {
     /// Of some sessions after that one.
     pub(crate) async fn find(
         &self,
-        ue: IpAddr,
+        sought: Sought,
         after: Option<u64>,
     ) -> Result<Piece<SessionPage, u64>, NoAnswer> {
-        self.ask(|reply| Question::Find { ue, after, reply }).await
+        self.ask(|reply| Question::Find {
+            sought,
+            after,
+            reply,
+        })
+        .await
     }
 
     pub(crate) async fn entry_counts(&self) -> Result<EntryCounts, NoAnswer> {

@@ -601,8 +601,15 @@ impl Control {
             } => {
                 let _ = reply.send(show::sessions(core, after, limit, quantum));
             }
-            Question::Find { ue, after, reply } => {
-                let _ = reply.send(show::find(core, ue, after, quantum));
+            Question::GtpuPeers { after, reply } => {
+                let _ = reply.send(show::gtpu_peers(core, after, quantum));
+            }
+            Question::Find {
+                sought,
+                after,
+                reply,
+            } => {
+                let _ = reply.send(show::find(core, &sought, after, quantum));
             }
             Question::EntryCounts { reply } => {
                 let _ = reply.send(core.tables().entry_counts());

@@ -19,7 +19,7 @@ use pfcp::message::SessionEstablishmentRequest;
 use pfcp::{Message, MessageType};
 
 use crate::base::event::{Ignored, Said};
-use crate::base::gtpu::{self, Received};
+use crate::base::gtpu::{self, Ends, Received};
 use crate::base::ids::PeerId;
 use crate::base::time::Time;
 use crate::between::to_node::Outputs;
@@ -32,6 +32,7 @@ use crate::exchange::n4::Given;
 use crate::exchange::outbox::Outbox;
 use crate::exchange::stats::{Stats, Way};
 use crate::node::Node;
+use crate::node::paths::PathView;
 use crate::node::peer::{Peer, PeerView};
 use crate::node::pfds::ApplicationView;
 use crate::node::record::{NodeRecord, Unresumed};
@@ -639,6 +640,11 @@ impl<T: Tables> Core<T> {
     /// Applications with PFDs, and the bytes that they take.
     pub fn pfd_fill(&self) -> (usize, usize) {
         self.node.pfd_fill()
+    }
+
+    /// GTP-U paths that are asked for, in order of their ends, after these.
+    pub fn paths_after(&self, ends: Option<Ends>) -> impl Iterator<Item = PathView> {
+        self.node.paths_after(ends)
     }
 
     /// GTP-U paths that are asked for, and how many of them have failed.

@@ -16,7 +16,7 @@ use crate::between::to_shard::ToShard;
 use crate::exchange::outbox::Outbox;
 use crate::exchange::requests::Purpose;
 use crate::exchange::stats::Way;
-use crate::node::paths::{News, Step};
+use crate::node::paths::{News, PathView, Step};
 use crate::node::peer::PeerState;
 use crate::node::{Node, Timer};
 
@@ -142,6 +142,11 @@ impl Node {
             let stats = self.n4.stats_mut();
             stats.cause(Way::Received, answer, response.cause);
         }
+    }
+
+    /// GTP-U paths in use, after these ends.
+    pub(crate) fn paths_after(&self, ends: Option<Ends>) -> impl Iterator<Item = PathView> {
+        self.paths.after(ends)
     }
 
     /// GTP-U paths that are asked for, and how many of them have failed.

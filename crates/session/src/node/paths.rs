@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::ops::Bound;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -23,6 +24,17 @@ struct Path {
     failed: bool,
     /// Its Recovery Time Stamp, where it sends one.
     recovery: Option<u32>,
+}
+
+/// A path as operators see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathView {
+    /// The peer's address, and ours.
+    pub ends: Ends,
+    /// `None`: it never has, and may be one that does not answer Echo Requests at all.
+    pub answers: Option<bool>,
+    /// Recovery Time Stamp of the peer, where it sends one.
+    pub recovery: Option<u32>,
 }
 
 /// A path as a record has it. A request that waits for its answer is sent anew.
@@ -207,6 +219,17 @@ impl Paths {
             self.timers.insert((path.due, record.ends));
             self.paths.insert(record.ends, path);
         }
+    }
+
+    /// Each path with its state, after these ends.
+    pub(crate) fn after(&self, ends: Option<Ends>) -> impl Iterator<Item = PathView> {
+        let after = ends.map_or(Bound::Unbounded, Bound::Excluded);
+        let paths = self.paths.range((after, Bound::Unbounded));
+        paths.map(|(&ends, path)| PathView {
+            ends,
+            answers: path.answered.then_some(!path.failed),
+            recovery: path.recovery,
+        })
     }
 
     /// Paths, and how many of them have failed.

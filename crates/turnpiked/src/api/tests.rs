@@ -11,7 +11,7 @@ use report::{
 use std::os::fd::AsFd;
 
 use super::*;
-use crate::command::{self, Asked, Piece, Question};
+use crate::command::{self, Asked, Piece, Question, Sought};
 use crate::follow::{Refused, Subscription, Whom};
 use crate::snapshot::MessageCount;
 use crate::text::{seid_text, unix_near};
@@ -206,9 +206,22 @@ fn answer(asked: &Asked) {
                     let _ = reply.send(tables.entry_counts());
                 }
                 // One session at a time is looked at.
-                Question::Find { ue, after, reply } => {
+                Question::GtpuPeers { reply, .. } => drop(reply.send(Piece {
+                    of: Vec::new(),
+                    looked: 0,
+                    after: None,
+                })),
+                Question::Find {
+                    sought,
+                    after,
+                    reply,
+                } => {
                     let seid = after.map_or(1, |seid| seid + 1);
-                    let is_it = summary(seid).ue == [ue.to_string()];
+                    let is_it = match sought {
+                        Sought::Ue(ue) => summary(seid).ue == [ue.to_string()],
+                        Sought::Teid(teid) => u64::from(teid) == seid,
+                        Sought::NetworkInstance(name) => name == "internet" && seid > 1,
+                    };
                     let _ = reply.send(Piece {
                         of: SessionPage {
                             total: 3,
@@ -338,6 +351,10 @@ async fn each_resource_answers() {
     assert_eq!(json(&api, "/api/v1/peers").await, serde_json::json!([]));
     assert_eq!(json(&api, "/api/v1/smfs").await, serde_json::json!([]));
     assert_eq!(
+        json(&api, "/api/v1/gtpu_peers").await,
+        serde_json::json!([])
+    );
+    assert_eq!(
         json(&api, "/api/v1/sessions/0000000000000003").await["pdrs"],
         2
     );
@@ -381,7 +398,7 @@ async fn sessions_come_in_pages() {
 
 /// All three have the same address.
 #[tokio::test]
-async fn sessions_are_found_by_address() {
+async fn sessions_are_found_by_what_they_have() {
     let (api, _thread) = api(None);
     let seids = async |query: &str| {
         let page = json(&api, &format!("/api/v1/sessions?{query}")).await;
@@ -399,6 +416,11 @@ async fn sessions_are_found_by_address() {
     let rest = seids(&format!("ue=10.60.0.1&limit=2&after={}", all[1])).await;
     assert_eq!(rest, (all[2..].to_vec(), None));
     assert_eq!(seids("ue=10.60.0.2").await, (Vec::new(), None));
+    assert_eq!(seids("teid=0x2").await, (all[1..2].to_vec(), None));
+    let internet = seids("network_instance=internet").await;
+    assert_eq!(internet, (all[1..].to_vec(), None));
+    let other = seids("network_instance=%3Cimg%20src%3Dx%3E").await;
+    assert_eq!(other, (Vec::new(), None));
 }
 
 #[tokio::test]
@@ -463,6 +485,11 @@ async fn wrong_questions_are_refused() {
         ("/api/v1/sessions?limit=1001", StatusCode::BAD_REQUEST),
         ("/api/v1/sessions?limit=x", StatusCode::BAD_REQUEST),
         ("/api/v1/sessions?ue=10.60.0", StatusCode::BAD_REQUEST),
+        ("/api/v1/sessions?teid=0", StatusCode::BAD_REQUEST),
+        (
+            "/api/v1/sessions?teid=1&ue=10.60.0.1",
+            StatusCode::BAD_REQUEST,
+        ),
         ("/api/v1/top?limit=101", StatusCode::BAD_REQUEST),
         ("/api/v1/top?interval_ms=99", StatusCode::BAD_REQUEST),
         ("/api/v1/top?interval_ms=2001", StatusCode::BAD_REQUEST),
@@ -597,7 +624,7 @@ async fn the_description_names_each_route() {
     let (api, _thread) = api(None);
     let document = json(&api, "/api/v1/openapi.json").await;
     let paths = document["paths"].as_object().unwrap();
-    assert_eq!(paths.len(), 23);
+    assert_eq!(paths.len(), 24);
     let (read, changing): (Vec<_>, Vec<_>) =
         paths.iter().partition(|(_, of)| of.get("get").is_some());
     let mut changing: Vec<_> = changing.iter().map(|(path, _)| path.as_str()).collect();

@@ -17,7 +17,7 @@ use report::{ErrorBody, SECONDS_MAX, TraceQuery};
 use tokio::time::{Sleep, sleep};
 
 use super::serve::Lease;
-use super::{Api, Failure, seid_of};
+use super::{Api, Failure, seid_of, teid_of};
 use crate::follow::{Refused, Subscription, Whom};
 
 const CONTENT_TYPE: &str = "application/x-ndjson";
@@ -27,20 +27,7 @@ fn whom(query: &TraceQuery) -> Result<Whom, Failure> {
     match (query.ue, &query.seid, &query.teid) {
         (Some(ue), None, None) => Ok(Whom::Ue(ue)),
         (None, Some(seid), None) => Ok(Whom::Session(seid_of(seid)?)),
-        (None, None, Some(text)) => {
-            let digits = text.strip_prefix("0x").unwrap_or(text);
-            let teid = u32::from_str_radix(digits, 16)
-                .ok()
-                .filter(|&teid| teid != 0);
-            let error = || {
-                bad(format!(
-                    "teid = {text:?}: up to 8 hexadecimal digits, not zero"
-                ))
-            };
-            teid.filter(|_| !digits.starts_with('+'))
-                .map(Whom::Teid)
-                .ok_or_else(error)
-        }
+        (None, None, Some(text)) => Ok(Whom::Teid(teid_of(text)?)),
         _ => Err(bad(
             "exactly one of ue, seid and teid says whom to follow".into()
         )),

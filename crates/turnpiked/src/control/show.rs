@@ -7,19 +7,20 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use compiled::{Counters, Direction, PacketRate, Resource};
 use report::{
-    ApplicationReport, BufferTotals, CapacityReport, DatapathReport, FarReport, Fill, PartReport,
-    PdrReport, PeerReport, PfdReport, PortReport, PredefinedReport, ProgramReport, QerReport,
-    ReplacementReport, SessionDetail, SessionPage, SessionSummary, SessionUsage, ShaperReport,
-    SmfReport, TableFill, TrafficReport, UrrReport, UsagePage, VolumeReport, VolumeUsed,
-    WorkerReport,
+    ApplicationReport, BufferTotals, CapacityReport, DatapathReport, FarReport, Fill,
+    GtpuPeerReport, PartReport, PdrReport, PeerReport, PfdReport, PortReport, PredefinedReport,
+    ProgramReport, QerReport, ReplacementReport, SessionDetail, SessionPage, SessionSummary,
+    SessionUsage, ShaperReport, SmfReport, TableFill, TrafficReport, UrrReport, UsagePage,
+    VolumeReport, VolumeUsed, WorkerReport,
 };
+use session::paths::Ends;
 use session::peer::{PeerId, PeerState};
 use session::pfds::Property;
 use session::stats::{Stats, Way};
 use session::{Core, FarView, PdrView, PredefinedView, QerView, SessionView, Time, UrrView};
 use tables::{Counting, PortTotals, ProgramInfo, Tables, WorkerTotals};
 
-use crate::command::Piece;
+use crate::command::{Piece, Sought};
 use crate::config::{Config, DatapathKind, QosMode};
 use crate::control::questions::{Quantum, Questions};
 use crate::control::{HostNetwork, Usage};
@@ -361,6 +362,29 @@ pub(crate) fn peers(
     Piece { of, looked, after }
 }
 
+pub(crate) fn gtpu_peers(
+    core: &Core<Tables>,
+    after: Option<Ends>,
+    quantum: Quantum,
+) -> Piece<Vec<GtpuPeerReport>, Ends> {
+    let mut of = Vec::new();
+    let (looked, after) = quantum.look(core.paths_after(after), usize::MAX, |path| {
+        let state = match path.answers {
+            Some(true) => "up",
+            Some(false) => "silent",
+            None => "unknown",
+        };
+        of.push(GtpuPeerReport {
+            address: path.ends.0.to_string(),
+            local: path.ends.1.to_string(),
+            state: state.to_owned(),
+            recovery_time_stamp: path.recovery,
+        });
+        path.ends
+    });
+    Piece { of, looked, after }
+}
+
 pub(crate) fn smfs(
     core: &Core<Tables>,
     now: Time,
@@ -468,20 +492,31 @@ fn session_page(core: &Core<Tables>, sessions: Vec<SessionSummary>) -> SessionPa
     }
 }
 
-/// Sessions that have an address, of the next that are looked at.
+/// Sessions that have a mark, of the next that are looked at.
 pub(crate) fn find(
     core: &Core<Tables>,
-    ue: IpAddr,
+    sought: &Sought,
     after: Option<u64>,
     quantum: Quantum,
 ) -> Piece<SessionPage, u64> {
     let mut found = Vec::new();
     let sessions = core.sessions(after);
     let (looked, after) = quantum.look(sessions, usize::MAX, |session| {
-        if session.ue.iter().any(|net| net.contains(&ue)) {
-            let view = core.session(session.seid);
-            found.extend(view.map(|view| summary(core, &view)));
-        }
+        let may_be = match sought {
+            Sought::Ue(ue) => session.ue.iter().any(|net| net.contains(ue)),
+            Sought::Teid(teid) => session.teids.contains(teid),
+            // Of the rules.
+            Sought::NetworkInstance(_) => true,
+        };
+        let view = may_be.then(|| core.session(session.seid)).flatten();
+        let view = view.filter(|view| match sought {
+            Sought::NetworkInstance(name) => {
+                let of = |pdr: &PdrView| pdr.network_instance.as_ref() == Some(name);
+                view.pdrs.iter().any(of)
+            }
+            _ => true,
+        });
+        found.extend(view.map(|view| summary(core, &view)));
         session.seid
     });
     let of = session_page(core, found);

@@ -15,6 +15,7 @@ use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use nix::sys::socket::{setsockopt, sockopt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::{Instant, timeout};
@@ -28,6 +29,8 @@ use crate::config;
 const HEADER_TIME: Duration = Duration::from_secs(10);
 /// A connection ends after this, whatever it does; clients connect again.
 const CONNECTION_TIME: Duration = Duration::from_secs(120);
+/// A client that takes nothing of its answer for so long has left, whatever its kernel says: ours closes the connection.
+const UNREAD_TIME: Duration = Duration::from_secs(30);
 /// Pause when the process has no file descriptor left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// From an answer on, which may still have to be sent, until the connection may give way.
@@ -46,6 +49,7 @@ pub(crate) struct Limits {
     connections: usize,
     local: usize,
     client: Budget,
+    unread: Duration,
 }
 
 impl Limits {
@@ -53,6 +57,7 @@ impl Limits {
         Self {
             connections: config.max_connections as usize,
             local: LOCAL,
+            unread: UNREAD_TIME,
             client: Budget {
                 connections: config.client_connections,
                 requests_per_s: config.client_requests_per_s,
@@ -80,6 +85,7 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, limits: Limits)
             accepted = listener.accept() => {
                 match accepted {
                     Ok((stream, from)) => {
+                        await_reading(&stream, limits.unread);
                         waiting.extend(visitor(stream, from.ip(), &clients, waiting.len()));
                     }
                     Err(error) => {
@@ -114,6 +120,14 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, limits: Limits)
             }
             drop(place);
         });
+    }
+}
+
+/// Without it, the trace of a client that never reads would last for a day.
+fn await_reading(stream: &TcpStream, time: Duration) {
+    let millis = u32::try_from(time.as_millis()).unwrap_or(u32::MAX);
+    if let Err(error) = setsockopt(stream, sockopt::TcpUserTimeout, &millis) {
+        tracing::debug!(%error, "REST: TCP_USER_TIMEOUT");
     }
 }
 
@@ -284,8 +298,14 @@ fn too_many(wait: Duration) -> Response {
 mod tests {
     use std::net::SocketAddr;
 
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
     use super::*;
+    use axum::Extension;
+    use axum::body::{Body, Bytes};
     use axum::routing::get;
+    use hyper::body::Frame;
     use lab::netns::{Netns, Prefix};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -298,6 +318,7 @@ mod tests {
             connections,
             local,
             client,
+            unread: UNREAD_TIME,
         }
     }
 
@@ -408,6 +429,52 @@ mod tests {
         let answer = heard(asking(at, "/").await).await;
         assert!(answer.ends_with("here"), "{answer}");
         assert_eq!(heard(silent.swap_remove(0)).await, "", "it was sent away");
+    }
+
+    /// A body without end, which says when it is given up.
+    struct Endless(Arc<Notify>);
+
+    impl hyper::body::Body for Endless {
+        type Data = Bytes;
+        type Error = std::convert::Infallible;
+
+        fn poll_frame(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+            Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(&[b'x'; 4096])))))
+        }
+    }
+
+    impl Drop for Endless {
+        fn drop(&mut self) {
+            self.0.notify_one();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_client_that_never_reads_is_sent_away_and_others_are_served_meanwhile() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = listener.local_addr().unwrap();
+        let given_up = Arc::new(Notify::new());
+        let body = Arc::clone(&given_up);
+        let endless = async move |Extension(lease): Extension<Lease>| {
+            lease.extend(Duration::from_secs(86_400));
+            Body::new(Endless(body))
+        };
+        let router = Router::new()
+            .route("/endless", get(endless))
+            .route("/", get(async || "here"));
+        let limits = Limits {
+            unread: Duration::from_secs(1),
+            ..limits(2, 0)
+        };
+        tokio::spawn(serve(listener, router, limits));
+        let _unread = asking(at, "/endless").await;
+        assert!(heard(asking(at, "/").await).await.ends_with("here"));
+        let never = Duration::from_secs(60);
+        timeout(never, given_up.notified()).await.unwrap();
+        assert!(heard(asking(at, "/").await).await.ends_with("here"));
     }
 
     #[tokio::test]

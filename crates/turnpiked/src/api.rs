@@ -7,6 +7,7 @@ mod clients;
 mod history;
 mod hosts;
 mod metrics;
+mod page;
 mod refusals;
 mod serve;
 mod top;
@@ -113,8 +114,9 @@ impl Api {
             .fallback(async || Failure::new(StatusCode::NOT_FOUND, "no such resource"))
             .merge(changing::routes(&self))
             .layer(middleware::from_fn_with_state(self.clone(), guard))
-            // Probes of orchestrators have no token.
+            // Probes of orchestrators have no token, nor have browsers that open the page.
             .merge(probes())
+            .merge(page::files())
             .layer(middleware::from_fn_with_state(self.clone(), by_our_name))
             .with_state(self)
     }
@@ -182,15 +184,23 @@ impl IntoResponse for Failure {
     }
 }
 
-/// Before everything else: under whose name it is asked.
+/// Before everything else: under whose name it is asked, and by a page of which origin.
 async fn by_our_name(State(api): State<Api>, request: Request, next: Next) -> Response {
-    match hosts::check(&request, &api.running.config().api.hosts) {
+    let mut response = match admit(&api, &request) {
         Ok(()) => next.run(request).await,
-        Err(failure) => {
-            refusals::Refusal::Host.count();
+        Err((refusal, failure)) => {
+            refusal.count();
             failure.into_response()
         }
-    }
+    };
+    page::seal(response.headers_mut());
+    response
+}
+
+fn admit(api: &Api, request: &Request) -> Result<(), (refusals::Refusal, Failure)> {
+    hosts::check(request, &api.running.config().api.hosts)
+        .map_err(|failure| (refusals::Refusal::Host, failure))?;
+    page::check_origin(request).map_err(|failure| (refusals::Refusal::Origin, failure))
 }
 
 /// Token and time limit, before and around every handler.
@@ -315,7 +325,7 @@ async fn find(
     let mut page = SessionPage::default();
     // Names that no session can have need no search.
     if let Sought::NetworkInstance(name) = sought
-        && !(api.config.network_instance.iter()).any(|known| known.name == *name)
+        && !(api.running.config().network_instance.iter()).any(|known| known.name == *name)
     {
         page.total = api.control.snapshot().await?.sessions.used;
         return Ok(page);

@@ -1,7 +1,7 @@
 //! Requests that change something, and what they would change.
 //!
 //! They want a token, also where reading wants none: `api.token_file`'s, or that of `api.json` in the runtime directory. A browser sends
-//! no such header by itself, and says which page asks (`Origin`).
+//! no such header by itself; pages of other origins are refused before.
 
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{StatusCode, header};
@@ -32,10 +32,6 @@ pub(super) fn routes(api: &Api) -> Router<Api> {
 
 async fn may_change(State(api): State<Api>, request: Request, next: Next) -> Response {
     let headers = request.headers();
-    if headers.contains_key(header::ORIGIN) && !is_own_page(&request) {
-        let failure = Failure::new(StatusCode::FORBIDDEN, "asked by a page of another origin");
-        return failure.into_response();
-    }
     let Some(token) = api.running.now().token_to_change else {
         let error = "nobody may change anything: set api.token_file";
         return Failure::new(StatusCode::FORBIDDEN, error).into_response();
@@ -48,13 +44,6 @@ async fn may_change(State(api): State<Api>, request: Request, next: Next) -> Res
         return ([(header::WWW_AUTHENTICATE, "Bearer")], failure).into_response();
     }
     next.run(request).await
-}
-
-/// Whether the origin is the host that is asked.
-fn is_own_page(request: &Request) -> bool {
-    let text = |name| request.headers().get(name)?.to_str().ok();
-    let origin = text(header::ORIGIN).and_then(|origin| origin.split_once("://"));
-    origin.is_some_and(|(_, host)| Some(host) == text(header::HOST))
 }
 
 /// Read the file of the configuration again, and bring into force what it says: all of it or nothing. `taking over`: the program

@@ -13,10 +13,12 @@ pub(super) enum Refusal {
     Full,
     /// Under a name that is not ours, or under none.
     Host,
+    /// By a page of another origin, in an operator's browser.
+    Origin,
 }
 
 /// As metrics name them.
-const NAMES: [&str; 4] = ["connections", "requests", "full", "host"];
+const NAMES: [&str; 5] = ["connections", "requests", "full", "host", "origin"];
 
 static COUNTS: [AtomicU64; NAMES.len()] = [const { AtomicU64::new(0) }; NAMES.len()];
 

@@ -835,3 +835,81 @@ async fn a_reload_without_its_file_is_refused_and_told_of() {
         assert_eq!(status["config"]["last"]["outcome"], "refused");
     }
 }
+
+/// A browser sends no token when it opens the page; what the page then asks for needs it.
+#[tokio::test]
+async fn the_page_is_served_without_the_token_and_nothing_else_is() {
+    let (api, _thread) = api(Some("correct-horse-battery"));
+    for (path, kind) in [
+        ("/", "text/html; charset=utf-8"),
+        ("/page/style.css", "text/css; charset=utf-8"),
+        ("/page/app.js", "text/javascript; charset=utf-8"),
+    ] {
+        let request = Request::get(path).header("host", "upf.example:1");
+        let headers = headers_of(&api, request, StatusCode::MISDIRECTED_REQUEST).await;
+        assert!(!headers.contains_key("content-security-policy"), "{path}");
+        let request = Request::get(path).header("host", "127.0.0.1:8806");
+        let headers = headers_of(&api, request, StatusCode::OK).await;
+        for (name, value) in [
+            ("content-type", kind),
+            ("x-content-type-options", "nosniff"),
+            ("referrer-policy", "no-referrer"),
+            ("cross-origin-opener-policy", "same-origin"),
+            ("cache-control", "no-cache"),
+        ] {
+            assert_eq!(headers[name], value, "{path}: {name}");
+        }
+        let policy = headers["content-security-policy"].to_str().unwrap();
+        assert!(policy.starts_with("default-src 'none'; "), "{policy}");
+        assert!(!policy.contains("unsafe"), "{policy}");
+        let request = Request::post(path).header("host", "127.0.0.1:8806");
+        headers_of(&api, request, StatusCode::METHOD_NOT_ALLOWED).await;
+    }
+    for path in ["/page/", "/page/none.js", "/index.html", "/api/v1/history"] {
+        let request = Request::get(path).header("host", "127.0.0.1:8806");
+        let headers = headers_of(&api, request, StatusCode::UNAUTHORIZED).await;
+        assert_eq!(headers["cache-control"], "no-store", "{path}");
+        assert_eq!(headers["x-content-type-options"], "nosniff", "{path}");
+    }
+}
+
+async fn headers_of(
+    api: &Api,
+    request: axum::http::request::Builder,
+    expected: StatusCode,
+) -> HeaderMap {
+    let request = request.body(Body::empty()).unwrap();
+    let what = format!("{} {}", request.method(), request.uri());
+    let mut router = api.clone().router();
+    let response = tower_service::Service::call(&mut router, request).await;
+    let response = response.unwrap();
+    assert_eq!(response.status(), expected, "{what}");
+    response.headers().clone()
+}
+
+/// Nothing that is asked for changes anything but a trace, which a page of another origin must not begin.
+#[tokio::test]
+async fn a_page_of_the_web_begins_no_trace() {
+    let (api, _thread) = api(None);
+    let asked = |name: &str, value: &str| {
+        let request = Request::get("/api/v1/trace?teid=102&count=1");
+        request.header("host", "localhost").header(name, value)
+    };
+    for (name, value, expected) in [
+        ("sec-fetch-site", "same-origin", StatusCode::OK),
+        ("sec-fetch-site", "cross-site", StatusCode::FORBIDDEN),
+        ("origin", "https://evil.example", StatusCode::FORBIDDEN),
+        ("origin", "http://localhost", StatusCode::OK),
+    ] {
+        headers_of(&api, asked(name, value), expected).await;
+    }
+    let document = json(&api, "/api/v1/openapi.json").await;
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        let methods: Vec<_> = methods.as_object().unwrap().keys().collect();
+        assert_eq!(methods, ["get"], "{path}");
+    }
+    let (_, page) = get_with(&api, "/metrics", None).await;
+    let refused = "turnpike_rest_refused_total{reason=\"origin\"} ";
+    let count = page.lines().find_map(|line| line.strip_prefix(refused));
+    assert!(count.unwrap().parse::<u64>().unwrap() >= 2, "{count:?}");
+}

@@ -16,7 +16,7 @@ DPDK ?= $(if $(filter dpdk%,$(DATAPATH)),1)
 WITH_DPDK := --features slowpath/dpdk,turnpiked/dpdk
 FEATURES := $(if $(filter 1,$(DPDK)),--features turnpiked/dpdk)
 
-.PHONY: help setup setup-all setup-fuzz build test demo scenarios deb image test-packages test-monitoring test-helm acceptance bench fuzz-smoke docs lint fmt golden verify clean
+.PHONY: help setup setup-all setup-fuzz build test demo scenarios deb image test-packages test-monitoring test-helm test-page screenshots page-programs acceptance bench fuzz-smoke docs lint fmt golden verify clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t14
@@ -55,6 +55,17 @@ test-helm: setup-all ## the Helm chart and the compose file: schemas, values tha
 	@scripts/setup.sh --helm
 	$(CARGO) build --locked --workspace --bins --tests $(WITH_DPDK)
 	tests/helm/check.py target/debug/turnpiked
+
+# PREBUILT=target/debug: of a turnpiked that is there.
+page-programs:
+	@scripts/setup.sh --page
+	$(if $(PREBUILT),,$(CARGO) build --locked -p turnpiked)
+
+test-page: page-programs ## the page of REST in headless Chromium: each view with 0, 1 and 100 000 sessions, tokens, a restart
+	tests/page/check.py --turnpiked $(or $(PREBUILT),target/debug)/turnpiked
+
+screenshots: page-programs ## pictures of the page for the README, after 15 minutes of traffic
+	tests/page/check.py --turnpiked $(or $(PREBUILT),target/debug)/turnpiked --pictures docs/pictures
 
 test: setup-all ## every test: unit, property, golden, data path, scenarios
 	$(MAKE) -C datapath test

@@ -3,7 +3,8 @@
 # --dpdk: what the data path over DPDK needs beside; --tests: that, DPDK's programs, which tests forward by, and what packages are
 # made and tried with; --ci: that, and what only the gate needs; --lint: what tests need, and what judges dependencies; --packages:
 # what tests need, and what lists dependencies; --fuzz: what cargo's fuzz targets need beside;
-# --monitoring: what judges alerts, which --lint brings, too; --helm: what the Helm chart is judged by.
+# --monitoring: what judges alerts, which --lint brings, too; --helm: what the Helm chart is judged by;
+# --page: what the page is tried with.
 set -euo pipefail
 
 # package:file that proves it is installed
@@ -27,7 +28,7 @@ needs=(
   python3-scapy:/usr/lib/python3/dist-packages/scapy/__init__.py
 )
 
-case ${1:-} in '' | --fuzz | --monitoring) ;; *) needs+=(libdpdk-dev:/usr/include/dpdk/rte_ethdev.h) ;; esac
+case ${1:-} in '' | --fuzz | --monitoring | --page) ;; *) needs+=(libdpdk-dev:/usr/include/dpdk/rte_ethdev.h) ;; esac
 case ${1:-} in
   --tests | --ci | --lint | --packages)
     needs+=(
@@ -47,6 +48,7 @@ case ${1:-} in
   --helm | --ci | --lint | --monitoring) needs+=(python3-yaml:/usr/lib/python3/dist-packages/yaml/__init__.py) ;;
 esac
 case ${1:-} in --helm | --ci) needs+=(python3-jsonschema:/usr/lib/python3/dist-packages/jsonschema/__init__.py) ;; esac
+case ${1:-} in --page | --ci) needs+=(chromium:/usr/bin/chromium chromium-driver:/usr/bin/chromedriver) ;; esac
 case ${1:-} in --fuzz) needs+=('libclang-rt-19-dev:/usr/lib/llvm-19/lib/clang/*/include/sanitizer/asan_interface.h') ;; esac
 
 # apt-get, once nobody else has its locks: a machine that has just started looks for updates for minutes. apt waits for one

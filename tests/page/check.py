@@ -214,7 +214,7 @@ def restart(page, daemon):
     browser.await_text("ago", "#banner")
     browser.await_text("when it was last asked", "#health")
     daemon.start()
-    browser.await_text("was restarted at", "#banner")
+    browser.await_text("started anew at", "#banner")
     browser.await_text("1 session taken over", "main")
     browser.click("#understood")
     browser.await_that("the banner is gone", "return document.getElementById('banner').hidden")

@@ -62,6 +62,8 @@ pub(crate) struct Api {
     reloader: Arc<Reloader>,
     topology: Arc<Topology>,
     started: SystemTime,
+    /// When the program began, which a reload may have it do again in the same process: its history does, too.
+    began: SystemTime,
     /// Held while one of them looks through all sessions.
     search: Arc<Mutex<()>>,
     top: Arc<Mutex<top::Top>>,
@@ -82,6 +84,7 @@ impl Api {
             reloader,
             topology: Arc::new(topology),
             started,
+            began: SystemTime::now(),
             search: Arc::default(),
             top: Arc::default(),
             history: history::Shared::default(),

@@ -52,7 +52,7 @@ pub(super) async fn history(
 ) -> Result<Json<HistoryReport>, Failure> {
     let Query(HistoryQuery { after }) = query?;
     let mut report = api.history.locked(|history| history.report(after));
-    report.started_at = unix(api.started);
+    report.started_at = unix(api.began);
     report.now = unix(SystemTime::now());
     Ok(Json(report))
 }

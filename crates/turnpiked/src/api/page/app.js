@@ -95,7 +95,7 @@ function put(id, text) {
 
 function say() {
   const restarted = !trouble && store.restarted;
-  put("trouble", trouble ?? (restarted ? `turnpiked was restarted at ${clock(store.restarted)}: its history begins there.` : ""));
+  put("trouble", trouble ?? (restarted ? `turnpiked started anew at ${clock(store.restarted)}: its history begins there.` : ""));
   const since = [];
   if (trouble && store.at) since.push(`What is shown is of ${clock(store.at / 1000)}, ${duration((Date.now() - store.at) / 1000)} ago.`);
   const wait = Math.ceil((nextAt - Date.now()) / 1000);

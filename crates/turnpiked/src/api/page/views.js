@@ -55,6 +55,8 @@ export function troubles({ status, peers, history }) {
   if (status.overload_reduction_percent) found.push(["warn", `overload: SMFs are asked to send ${status.overload_reduction_percent} % less`]);
   const full = [["sessions", status.sessions], ...status.tables.map((fill) => [fill.table, fill])];
   for (const [name, fill] of full) if (fill.capacity && fill.used / fill.capacity >= 0.9) found.push(["warn", `${name} ${percent(fill.used, fill.capacity)} full`]);
+  const reload = status.config?.last;
+  if (["refused", "failed"].includes(reload?.outcome)) found.push(["warn", `the last reload ${reload.outcome === "failed" ? "failed" : "was refused"}: ${reload.reasons.join(", ")}`]);
   if (status.log.lost) found.push(["warn", `${count(status.log.lost)} lines of the log lost`]);
   const lost = [...losses(history, 60)].filter(([reason]) => !ASKED_FOR.has(reason)).sort((a, b) => b[1] - a[1]);
   if (lost.length) found.push(["warn", `lost in the last minute: ${lost.slice(0, 3).map(([reason, n]) => `${reason} ${count(n)}`).join(", ")}`]);

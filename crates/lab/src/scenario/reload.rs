@@ -9,11 +9,11 @@ use nix::sys::signal::Signal;
 use rs_pfcp::ie::reporting_triggers::ReportingTriggers;
 use serde_json::Value;
 
-use super::restart::usage_so_far;
+use super::restart::{usage_so_far, whole};
 use super::sessions::ping_all;
 use super::{Scenario, eventually, flow_down, flow_up, more_of};
-use crate::flow::{Running, Shape};
-use crate::smf::{Requested, SessionPlan, Style, Urr, Used};
+use crate::flow::Shape;
+use crate::smf::{Requested, SessionPlan, Style, Urr};
 use crate::wait::LOOK;
 use crate::world::{Family, World};
 
@@ -84,9 +84,10 @@ fn expect_refused(world: &World, last: &Value, words: &[&str]) -> Result<()> {
 
 fn reload(world: &mut World) -> Result<String> {
     let attached = world.attach_plain("ue1", Family::V4)?;
+    let shape = Shape::endless(200);
     let flows = [
-        flow_up(world, &attached, Shape::endless(200))?,
-        flow_down(world, &attached, Shape::endless(200))?,
+        flow_up(world, &attached, shape)?,
+        flow_down(world, &attached, shape)?,
     ];
     let last = change(world, |text| {
         let text = text.replacen("[n4]\n", "[n4]\nallow = [\"192.0.2.0/24\"]\n", 1);
@@ -130,22 +131,9 @@ fn reload(world: &mut World) -> Result<String> {
     expect(&change(world, rights)?, "in force")?;
     let upf = world.upf.as_ref().context("the UPF is down")?;
     expect(&upf.reload(&world.upf_ns)?, "unchanged")?;
-    whole(flows)?;
+    whole(flows, shape)?;
     ping_all(&attached)?;
     Ok(format!("{} reloads under traffic", reloads(world)?))
-}
-
-/// Packets and octets of both flows, of which none is lost.
-fn whole(flows: [Running; 2]) -> Result<Used> {
-    let mut sent = Used::default();
-    for (direction, flow) in flows.into_iter().enumerate() {
-        flow.stop();
-        let outcome = flow.finish()?;
-        outcome.whole("a flow")?;
-        sent.packets[direction] = outcome.sent.into();
-        sent.octets[direction] = u64::from(outcome.sent) * (Shape::endless(1).payload as u64 + 28);
-    }
-    Ok(sent)
 }
 
 fn reload_takes_over(world: &mut World) -> Result<String> {
@@ -155,9 +143,10 @@ fn reload_takes_over(world: &mut World) -> Result<String> {
     let attached = world.attach("ue1", &plan, 0, 0)?;
     let recovery = world.smf(0)?.heartbeat()?;
     let process = world.upf()?.pid()?;
+    let shape = Shape::endless(1000);
     let flows = [
-        flow_up(world, &attached, Shape::endless(1000))?,
-        flow_down(world, &attached, Shape::endless(1000))?,
+        flow_up(world, &attached, shape)?,
+        flow_down(world, &attached, shape)?,
     ];
     let mut heard = 0;
     for time in 1..=TIMES {
@@ -191,7 +180,7 @@ fn reload_takes_over(world: &mut World) -> Result<String> {
     goes_back(world, recovery)?;
     flows.iter().try_for_each(|flow| more_of(flow, 300))?;
     ensure!(world.upf()?.pid()? == process, "another process");
-    let sent = whole(flows)?;
+    let sent = whole(flows, shape)?;
     let measured = usage_so_far(world, &attached)?;
     ensure!(
         measured == sent,

@@ -273,14 +273,7 @@ fn killed_under_traffic(
         }
     }
     ensure!(met > 0, "no start has ended while it took over");
-    let mut sent = Used::default();
-    for (direction, flow) in flows.into_iter().enumerate() {
-        flow.stop();
-        let outcome = flow.finish()?;
-        outcome.whole("a flow")?;
-        sent.packets[direction] = outcome.sent.into();
-        sent.octets[direction] = u64::from(outcome.sent) * (shape.payload as u64 + 28);
-    }
+    let sent = whole(flows, shape)?;
     measured.add(usage_so_far(world, &attached)?);
     ensure!(
         measured == sent,
@@ -301,6 +294,19 @@ fn killed_under_traffic(
         "{TIMES} times, and {met} starts while they took over; {} packets up and {} down, each counted once",
         sent.packets[0], sent.packets[1]
     ))
+}
+
+/// Packets and octets of a flow up and one down, of which none is lost.
+pub(super) fn whole(flows: [flow::Running; 2], shape: Shape) -> Result<Used> {
+    let mut sent = Used::default();
+    for (direction, flow) in flows.into_iter().enumerate() {
+        flow.stop();
+        let outcome = flow.finish()?;
+        outcome.whole("a flow")?;
+        sent.packets[direction] = outcome.sent.into();
+        sent.octets[direction] = u64::from(outcome.sent) * (shape.payload as u64 + 28);
+    }
+    Ok(sent)
 }
 
 fn upf_unmanaged(world: &mut World) -> Result<String> {

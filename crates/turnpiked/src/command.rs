@@ -41,9 +41,15 @@ pub(crate) enum Command {
         reply: oneshot::Sender<Reconfigured>,
     },
     /// Whether [`Self::HandOver`] would cost a session. An error says why.
-    MayHandOver(oneshot::Sender<Result<(), String>>),
-    /// End, and leave sessions and packets to the next start. An error says why not.
-    HandOver(oneshot::Sender<Result<(), String>>),
+    MayHandOver {
+        to: Arc<Config>,
+        reply: oneshot::Sender<Result<(), String>>,
+    },
+    /// End, and leave sessions and packets to the next start, which has this configuration. An error says why not.
+    HandOver {
+        to: Arc<Config>,
+        reply: oneshot::Sender<Result<(), String>>,
+    },
     /// Release the associations and end.
     ShutDown,
 }
@@ -193,15 +199,18 @@ impl Asker {
         answer.await.map_err(|_| NoAnswer::Gone)
     }
 
-    pub(crate) async fn may_hand_over(&self) -> Result<Result<(), String>, NoAnswer> {
+    pub(crate) async fn may_hand_over(
+        &self,
+        to: Arc<Config>,
+    ) -> Result<Result<(), String>, NoAnswer> {
         let (reply, answer) = oneshot::channel();
-        self.tell(Command::MayHandOver(reply))?;
+        self.tell(Command::MayHandOver { to, reply })?;
         answer.await.map_err(|_| NoAnswer::Gone)
     }
 
-    pub(crate) async fn hand_over(&self) -> Result<Result<(), String>, NoAnswer> {
+    pub(crate) async fn hand_over(&self, to: Arc<Config>) -> Result<Result<(), String>, NoAnswer> {
         let (reply, answer) = oneshot::channel();
-        self.tell(Command::HandOver(reply))?;
+        self.tell(Command::HandOver { to, reply })?;
         answer.await.map_err(|_| NoAnswer::Gone)
     }
 

@@ -27,7 +27,7 @@ use session::{Core, Outbox, Time};
 use tables::Tables;
 
 use crate::command::{Asked, Command, Question, Reconfigured};
-use crate::config::{Config, OnStop};
+use crate::config::{Config, OnStop, newcomers};
 use crate::kept::{Beginning, Kept};
 use crate::n4::{Receiver, Sender, Socket, Strangers};
 use crate::{plan, system};
@@ -486,11 +486,11 @@ impl Control {
             Command::Reconfigure { config, reply } => {
                 let _ = reply.send(self.reconfigure(config));
             }
-            Command::MayHandOver(reply) => {
-                let _ = reply.send(self.may_change().and_then(|()| self.keeps_all()));
+            Command::MayHandOver { to, reply } => {
+                let _ = reply.send(self.may_hand_over(&to));
             }
-            Command::HandOver(reply) => {
-                let may = self.may_change().and_then(|()| self.keeps_all());
+            Command::HandOver { to, reply } => {
+                let may = self.may_hand_over(&to);
                 self.hands_over = may.is_ok();
                 let _ = reply.send(may);
                 if self.hands_over {
@@ -515,11 +515,22 @@ impl Control {
         }
     }
 
-    /// Whether the next start finds each session.
-    fn keeps_all(&self) -> Result<(), String> {
-        let kept = self.kept.as_ref().is_some_and(Kept::is_complete);
-        let why = "not all sessions are kept in state.dir: a start would lose some (see the log)";
-        kept.then_some(()).ok_or_else(|| why.to_owned())
+    /// Whether a start with this configuration finds each session, and has room for it.
+    fn may_hand_over(&self, to: &Config) -> Result<(), String> {
+        self.may_change()?;
+        if !self.kept.as_ref().is_some_and(Kept::is_complete) {
+            let why =
+                "not all sessions are kept in state.dir: a start would lose some (see the log)";
+            return Err(why.to_owned());
+        }
+        for (key, net) in newcomers(&self.about.config, to) {
+            if self.core.has_framed_in(net) {
+                return Err(format!(
+                    "{key}: a session has a framed route with addresses of {net}"
+                ));
+            }
+        }
+        Ok(())
     }
 
     fn reconfigure(&mut self, config: Arc<Config>) -> Reconfigured {

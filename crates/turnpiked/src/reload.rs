@@ -190,18 +190,19 @@ impl Reloader {
         });
         tell(&report);
         if report.outcome == ReloadReport::TAKING_OVER
+            && let Some(to) = self.successor_config()
             && let Some(text) = own_text.take()
         {
-            tokio::spawn(Arc::clone(self).hand_over(text));
+            tokio::spawn(Arc::clone(self).hand_over(text, to));
         }
         report
     }
 
     /// Have the control thread end, which ends the process' present life.
-    async fn hand_over(self: Arc<Self>, text: String) {
+    async fn hand_over(self: Arc<Self>, text: String, to: Arc<Config>) {
         tokio::time::sleep(FAREWELL).await;
         system::notify("RELOADING=1");
-        let reason = match self.control.hand_over().await {
+        let reason = match self.control.hand_over(to).await {
             Ok(Ok(())) => return,
             Ok(Err(reason)) => reason,
             Err(error) => error.to_string(),
@@ -245,8 +246,11 @@ impl Reloader {
         let done = match outcome {
             ReloadReport::TAKING_OVER => {
                 let folder = config.state.dir.clone().unwrap_or_default();
-                let successor = Successor::prepare(&folder, &config.node.id, former, &text);
-                match (successor, self.control.may_hand_over().await) {
+                let successor = Successor::prepare(&folder, &config, (former, &text));
+                match (
+                    successor,
+                    self.control.may_hand_over(Arc::clone(&config)).await,
+                ) {
                     (Ok(successor), Ok(Ok(()))) => {
                         let mut place = self.successor.lock().unwrap_or_else(|e| e.into_inner());
                         *place = Some(successor);
@@ -280,6 +284,12 @@ impl Reloader {
             }
         }
         (judged, warnings)
+    }
+
+    /// Of a take-over that was begun.
+    fn successor_config(&self) -> Option<Arc<Config>> {
+        let place = self.successor.lock().unwrap_or_else(|e| e.into_inner());
+        place.as_ref().map(|of| Arc::clone(&of.config))
     }
 
     /// Programs of this host find REST from now on. `None`: there is no folder for that, and nobody can change anything by REST

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use compiled::{Buffered, Tables};
+use ipnet::IpNet;
 use pfcp::message::SessionEstablishmentRequest;
 use pfcp::{Message, MessageType};
 
@@ -640,6 +641,11 @@ impl<T: Tables> Core<T> {
     /// Applications with PFDs, and the bytes that they take.
     pub fn pfd_fill(&self) -> (usize, usize) {
         self.node.pfd_fill()
+    }
+
+    /// Whether a session has a framed route with addresses of this network, in whatever network instance.
+    pub fn has_framed_in(&self, net: IpNet) -> bool {
+        self.shard.has_framed_in(net)
     }
 
     /// GTP-U paths that are asked for, in order of their ends, after these.

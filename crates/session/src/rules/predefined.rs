@@ -171,6 +171,16 @@ pub(crate) fn change(pdr: &mut Pdr, ies: Ies<'_>, rules: &[PredefinedRule]) -> R
     Ok(())
 }
 
+/// Active rules in the order in which they are tried by these, which may be others than it was.
+pub(crate) fn arrange(pdr: &mut Pdr, rules: &[PredefinedRule]) {
+    let mut active: SmallVec<[PredefinedId; 4]> = SmallVec::from_slice(pdr.predefined());
+    let precedence = |id: PredefinedId| rules.get(id.place()).map(|rule| rule.precedence);
+    active.sort_by_key(|id| (precedence(*id), *id));
+    if active.as_slice() != pdr.predefined() {
+        pdr.set_predefined(&active);
+    }
+}
+
 /// The rules of a name, as it stands in an IE.
 fn rules_of<'a>(
     rules: &'a [PredefinedRule],

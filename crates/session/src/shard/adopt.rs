@@ -15,6 +15,7 @@ use crate::base::time::Time;
 use crate::between::to_node::Outputs;
 use crate::exchange::answers::Fingerprint;
 use crate::rules::places::Relocation;
+use crate::rules::predefined;
 use crate::shard::Shard;
 use crate::shard::context::{Context, Rare};
 use crate::shard::holders::Holders;
@@ -126,6 +127,9 @@ impl<T: Tables> Sessions<T> {
                 None => Unadopted::NotConfigured(format!("{place:?}")),
             },
         )?;
+        for pdr in &mut self.draft.pdrs.rules {
+            predefined::arrange(pdr, &self.site.predefined);
+        }
         let entered = self.enter(now, peer, Some(seid), context, tables);
         entered.map_err(Unadopted::Refused)?;
         self.answered(seid, answered);

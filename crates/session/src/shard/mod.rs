@@ -103,6 +103,11 @@ impl<T: Tables> Shard<T> {
         }
     }
 
+    /// See [`Core::has_framed_in`](crate::Core::has_framed_in).
+    pub(crate) fn has_framed_in(&self, net: ipnet::IpNet) -> bool {
+        self.sessions.resources.has_framed_in(net)
+    }
+
     /// See [`Core::reconfigure`](crate::Core::reconfigure).
     pub(crate) fn reconfigure(&mut self, config: &Arc<Config>) {
         self.config = Arc::clone(config);

@@ -525,6 +525,12 @@ impl Resources {
         Ok(())
     }
 
+    /// Whether a session has a network behind its UE with addresses of this one.
+    pub(crate) fn has_framed_in(&self, net: IpNet) -> bool {
+        let mut all = self.pools.iter();
+        all.any(|pools| pools.is_behind_another(net, |_| false))
+    }
+
     /// The wanted network, if the session holds it already, or has taken it for this request.
     fn own(&self, before: Holders<'_>, wanted: &Net) -> Option<Net> {
         let mut all = held(before).chain(self.taken_nets());

@@ -210,6 +210,13 @@ fn judge(
             contains_all(new, old),
             "sessions may have tunnels that end at an address which would go",
         ),
+        "interface.network_instances" => Takes::take_over_if(
+            contains_all(new, old) && is_empty(new) == is_empty(old),
+            "sessions may have tunnels by a network instance which would go",
+        ),
+        "network_instance.interface" => {
+            Takes::restart("users of both interfaces may have the same addresses")
+        }
         "network_instance" if is_listed => {
             Takes::take_over_if(!was_there, "sessions may name this network instance")
         }
@@ -253,9 +260,9 @@ const AT_ONCE: &str = "n4.allow n4.smf n4.heartbeat_s n4.t1_ms n4.n1 n4.retry_at
 const BY_TAKE_OVER: &str = "n4.receive_buffer_mib
     datapath.workers datapath.cpus datapath.control_cpus datapath.busy_poll datapath.settle_s datapath.icmp_errors_per_s
     datapath.dpdk.eal datapath.dpdk.mbufs datapath.dpdk.model datapath.dpdk.rx_cpus datapath.dpdk.ring
-    interface interface.name interface.network_instances interface.spread_cpus interface.rx_cpus interface.device
+    interface interface.name interface.spread_cpus interface.rx_cpus interface.device
     interface.capacity_kbps
-    network_instance network_instance.name network_instance.interface network_instance.table network_instance.ue_to_ue
+    network_instance network_instance.name network_instance.table network_instance.ue_to_ue
     network_instance.emergency network_instance.capacity_uplink_kbps network_instance.capacity_downlink_kbps
     network_instance.router.addresses network_instance.router.advertise network_instance.router.lifetime_s
     network_instance.router.mtu network_instance.router.dns
@@ -324,6 +331,10 @@ fn contains_all(list: Option<&Value>, of: Option<&Value>) -> bool {
     of.iter().all(|item| list.contains(item))
 }
 
+fn is_empty(list: Option<&Value>) -> bool {
+    list.and_then(Value::as_array).is_none_or(Vec::is_empty)
+}
+
 /// The network instance of a key, as it was and as it is; `None`: it has come or gone.
 fn by_name<'c>(
     key: &str,
@@ -358,14 +369,47 @@ fn allows_framed(before: &NetworkInstance, after: &NetworkInstance) -> bool {
     }
 }
 
-/// Whether what PDRs have activated by a name is there for as many directions as before.
+/// Whether each rule that PDRs may have activated, by its name and its place among its namesakes, is there for as many directions as before.
 fn keeps_predefined(before: &Config, after: &Config) -> bool {
-    let ways = |config: &Config| -> BTreeSet<(String, bool)> {
-        let rules = config.predefined_rule.iter();
-        let ways = rules.flat_map(|rule| rule.uplinks().map(|uplink| (rule.name.clone(), uplink)));
-        ways.collect()
+    let ways = |config: &Config| -> BTreeSet<(String, usize, bool)> {
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut ways = BTreeSet::new();
+        for rule in &config.predefined_rule {
+            let nth = counts.entry(&rule.name).or_default();
+            ways.extend(
+                rule.uplinks()
+                    .map(|uplink| (rule.name.clone(), *nth, uplink)),
+            );
+            *nth += 1;
+        }
+        ways
     };
     ways(before).is_subset(&ways(after))
+}
+
+/// Networks and addresses that would be new ones of the UPF, each with its key: what a framed route of a session must not have.
+pub(crate) fn newcomers(before: &Config, after: &Config) -> Vec<(String, IpNet)> {
+    let nets = |config: &Config| {
+        let pools = config.network_instance.iter().flat_map(|ni| {
+            let key = format!("network_instance[{}].pools", ni.name);
+            pools(ni).into_iter().map(move |net| (key.clone(), net))
+        });
+        let routers = config.network_instance.iter().flat_map(|ni| {
+            let key = format!("network_instance[{}].router.addresses", ni.name);
+            let addresses = ni.router.addresses.iter();
+            addresses.map(move |&ip| (key.clone(), IpNet::from(ip)))
+        });
+        let interfaces = config.interface.iter().flat_map(|of| {
+            let key = format!("interface[{}].addresses", of.name);
+            let addresses = of.addresses.iter();
+            addresses.map(move |&ip| (key.clone(), IpNet::from(ip)))
+        });
+        pools.chain(routers).chain(interfaces).collect::<Vec<_>>()
+    };
+    let old: Vec<IpNet> = nets(before).into_iter().map(|(_, net)| net).collect();
+    let mut new = nets(after);
+    new.retain(|(_, net)| !covers(&old, &[*net]));
+    new
 }
 
 #[cfg(test)]
@@ -526,15 +570,73 @@ mod tests {
             config.predefined_rule.remove(place);
         });
         assert!(matches!(&gone[..], [(key, Takes::Restart(_))] if key == "predefined_rule[video]"));
-        // A second one of the name is as good.
+        // Its place among its namesakes is part of what it is.
         let mut before = example();
         let twice = before.predefined_rule[rule(&before, "video")].clone();
         before.predefined_rule.push(twice);
         let fewer = changes(&before, &example());
         assert!(
-            matches!(&fewer[..], [Change { key, takes: Takes::TakeOver, .. }]
-            if key == "predefined_rule[video 2]")
+            matches!(&fewer[..], [Change { key, takes: Takes::Restart(_), .. }] if key == "predefined_rule[video 2]")
         );
+        let more = changes(&example(), &before);
+        assert!(
+            matches!(
+                &more[..],
+                [Change {
+                    takes: Takes::TakeOver,
+                    ..
+                }]
+            ),
+            "{more:?}"
+        );
+    }
+
+    #[test]
+    fn names_by_which_tunnels_find_an_interface_come_and_do_not_go() {
+        let names =
+            |names: &[&str]| -> Vec<String> { names.iter().map(|&name| name.into()).collect() };
+        for (before, after, expected) in [
+            (&["a"][..], &["a", "b"][..], true),
+            (&["a", "b"], &["b"], false),
+            (&["a"], &[], false),
+            // Whatever has no name here leads elsewhere then.
+            (&[], &["a"], false),
+        ] {
+            let mut old = example();
+            old.interface[0].network_instances = names(before);
+            let mut new = old.clone();
+            new.interface[0].network_instances = names(after);
+            let found = changes(&old, &new);
+            let [Change { takes, .. }] = &found[..] else {
+                panic!("{found:?}")
+            };
+            assert_eq!(*takes == Takes::TakeOver, expected, "{before:?} {after:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_framed_route_must_not_have_is_named() {
+        let mut after = example();
+        let pool = "198.51.100.0/25".parse().unwrap();
+        after.network_instance[0]
+            .pools
+            .push(super::super::Prefix(pool));
+        after.network_instance[0].router.addresses = vec!["198.51.100.129".parse().unwrap()];
+        after.interface[0]
+            .addresses
+            .push("10.3.0.9".parse().unwrap());
+        let found = newcomers(&example(), &after);
+        let found: Vec<_> = found
+            .iter()
+            .map(|(key, net)| format!("{key} {net}"))
+            .collect();
+        let expected = [
+            "network_instance[internet].pools 198.51.100.0/25",
+            "network_instance[internet].router.addresses 198.51.100.129/32",
+            "interface[n3].addresses 10.3.0.9/32",
+        ];
+        assert_eq!(found, expected);
+        assert_eq!(newcomers(&after, &after), []);
     }
 
     #[test]

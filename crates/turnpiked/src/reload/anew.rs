@@ -10,13 +10,14 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use command_fds::{CommandFdExt, FdMapping};
 use report::{ConfigState, ReloadReport};
 use serde::{Deserialize, Serialize};
 
-use crate::config::NodeId;
+use crate::config::Config;
 use crate::recovery::harmless;
 
 /// Environment variable with [`Handed`] as JSON.
@@ -92,22 +93,24 @@ pub(crate) struct Successor {
     former: PathBuf,
     new: PathBuf,
     pub(super) state: ConfigState,
+    /// The new one.
+    pub(super) config: Arc<Config>,
 }
 
 impl Successor {
     /// Texts lie where sessions do.
     pub(super) fn prepare(
         folder: &Path,
-        node_id: &NodeId,
-        former: &str,
-        new: &str,
+        config: &Arc<Config>,
+        (former, new): (&str, &str),
     ) -> io::Result<Self> {
-        let own = harmless(&node_id.to_string());
+        let own = harmless(&config.node.id.to_string());
         let path = |which: &str| folder.join(format!("{which}-{own}.toml"));
         let successor = Self {
             former: path("former"),
             new: path("new"),
             state: ConfigState::default(),
+            config: Arc::clone(config),
         };
         for (file, text) in [(&successor.former, former), (&successor.new, new)] {
             let _ = fs::remove_file(file);

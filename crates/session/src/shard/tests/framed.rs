@@ -99,6 +99,13 @@ fn a_framed_route_leads_to_the_downlink_and_may_be_a_source() {
     );
     let view = world.sessions.view(seid, &world.tables).unwrap();
     assert_eq!(view.pdrs[1].framed, nets.map(net));
+    let has = |world: &World, text: &str| world.sessions.resources.has_framed_in(net(text));
+    for text in ["198.51.100.128/25", "198.51.0.0/16", "2001:db8:70::9/128"] {
+        assert!(has(&world, text), "{text}");
+    }
+    assert!(!has(&world, "198.51.101.0/24") && !has(&world, "10.60.0.9/32"));
+    world.delete(seid).unwrap();
+    assert!(!has(&world, "0.0.0.0/0"));
 }
 
 #[test]

@@ -154,6 +154,35 @@ fn a_predefined_rule_adds_its_filters_far_and_qer() {
     }
 }
 
+/// The operator has changed it since the session activated the rules.
+#[test]
+fn a_session_from_before_has_its_rules_in_the_order_of_now() {
+    let mut before = world();
+    let seid = session(&mut before, &["video", "no-mail"]);
+    let record = before.release(seid);
+    let mut rules = rules();
+    rules[0].precedence = 5;
+    let mut world = World::with(&Config {
+        predefined_rules: rules,
+        ..config()
+    });
+    let now = world.now;
+    let adopted = (world.sessions).adopt(now, PeerId(1), record, &mut world.tables);
+    assert_eq!(adopted, Ok(seid));
+    let compiled = world.only();
+    for (_, select) in &compiled.keys {
+        let list = filters(compiled, *select);
+        let actions = list
+            .iter()
+            .map(|(at, _)| compiled.entries[*at].action == Action::Drop);
+        assert_eq!(
+            actions.collect::<Vec<_>>(),
+            [false, true, false],
+            "{list:?}"
+        );
+    }
+}
+
 #[test]
 fn rules_of_one_name_are_activated_together_each_for_its_direction() {
     let mut world = world();

@@ -171,11 +171,10 @@ pub(crate) fn change(pdr: &mut Pdr, ies: Ies<'_>, rules: &[PredefinedRule]) -> R
     Ok(())
 }
 
-/// Active rules in the order in which they are tried by these, which may be others than it was.
+/// Active rules in the order in which they are tried by these, which may be others than they were. Those of one precedence keep theirs.
 pub(crate) fn arrange(pdr: &mut Pdr, rules: &[PredefinedRule]) {
     let mut active: SmallVec<[PredefinedId; 4]> = SmallVec::from_slice(pdr.predefined());
-    let precedence = |id: PredefinedId| rules.get(id.place()).map(|rule| rule.precedence);
-    active.sort_by_key(|id| (precedence(*id), *id));
+    active.sort_by_key(|id| rules.get(id.place()).map(|rule| rule.precedence));
     if active.as_slice() != pdr.predefined() {
         pdr.set_predefined(&active);
     }

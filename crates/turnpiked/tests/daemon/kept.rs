@@ -98,7 +98,9 @@ fn a_folder_without_room_refuses_sessions_and_keeps_those_that_are_there() {
             .take(100)
             .all(|session| modify(&smf, session))
     );
-    assert_eq!(daemon.log().matches("no session is established").count(), 1);
+    let said = "no session is established";
+    wait_for_log(&daemon, said);
+    assert_eq!(daemon.log().matches(said).count(), 1);
     let refused = || {
         let tables = &daemon.get("status")["tables"];
         let mut tables = tables.as_array().unwrap().iter();

@@ -1205,3 +1205,30 @@ fn a_node_and_its_successors_say_the_same() {
     }
     assert!(successions > 2000, "{successions}");
 }
+
+/// One SMF has all, and another came later: shares bound those that come, and are taken from nobody.
+#[test]
+fn a_share_that_nobody_had_room_for_costs_no_session() {
+    let config = |shares: u32, emergency: bool| {
+        let mut config = config_in_order(false);
+        (config.limits.sessions, config.limits.shares) = (40, shares);
+        config.limits.emergency_sessions = if emergency { 4 } else { 0 };
+        config.network_instances[1].emergency = emergency;
+        config
+    };
+    let mut world = World::new(config(8, false));
+    let (mut smf, mut late) = (Smf::new(SMF1), Smf::new(SMF2));
+    smf.associate(&mut world);
+    for _ in 0..40 {
+        smf.establish(&mut world);
+    }
+    late.associate(&mut world);
+    for (shares, emergency) in [(8, false), (1, false), (0, false), (8, true)] {
+        succeed_with(&mut world, config(shares, emergency));
+        assert_eq!(world.core.session_count(), 40, "{shares} {emergency}");
+    }
+    // It has not become more than it was.
+    let datagram = smf.establishment();
+    let cause = smf.exchange(&mut world, &datagram).cause();
+    assert_eq!(cause, CauseValue::NoResourcesAvailable);
+}

@@ -130,7 +130,9 @@ impl<T: Tables> Sessions<T> {
         for pdr in &mut self.draft.pdrs.rules {
             predefined::arrange(pdr, &self.site.predefined);
         }
+        self.ledger.take_in(true);
         let entered = self.enter(now, peer, Some(seid), context, tables);
+        self.ledger.take_in(false);
         entered.map_err(Unadopted::Refused)?;
         self.answered(seid, answered);
         self.activity_goes_on(seid, tables);

@@ -25,6 +25,8 @@ pub(crate) struct Ledger {
     held: BTreeMap<PeerId, Holding>,
     all: Holding,
     emergency: HashSet<Place>,
+    /// A session is being taken in that was admitted elsewhere: shares bound those that come, and are not taken from those that are there.
+    takes_in: bool,
 }
 
 impl Ledger {
@@ -38,7 +40,13 @@ impl Ledger {
             held: BTreeMap::new(),
             all: Holding::default(),
             emergency: HashSet::new(),
+            takes_in: false,
         }
+    }
+
+    /// Whether what comes now was admitted elsewhere.
+    pub(crate) fn take_in(&mut self, takes_in: bool) {
+        self.takes_in = takes_in;
     }
 
     /// Shares are these from now on.
@@ -160,7 +168,7 @@ impl Ledger {
     /// Whether there is room for one more session of a peer; else whether what is left is others'.
     pub(crate) fn check_session(&self, peer: PeerId) -> Result<(), bool> {
         let (most, all) = (self.sessions_at_most, self.all.of(Resource::Sessions));
-        if all + self.shares.kept_at_most(most) < most {
+        if all + self.shares.kept_at_most(most) < most || self.takes_in && all < most {
             return Ok(());
         }
         match self.left(peer, Resource::Sessions, most) {
@@ -198,6 +206,9 @@ impl Ledger {
     /// Bounds what a session of a peer may come to hold beyond what it holds, where others might lack it.
     fn bound(&self, peer: PeerId, tables: &impl Tables, new: &mut Compiled) {
         new.more.clear();
+        if self.takes_in {
+            return;
+        }
         for resource in Resource::OF_TABLES {
             let Some(whole) = tables.room(resource) else {
                 continue;

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use changes::{Change, Takes, changes, hindrance, newcomers};
+pub(crate) use changes::{Change, Takes, changes, growth, hindrance, newcomers};
 pub(crate) use check::check;
 pub(crate) use cores::{doubts, home};
 pub(crate) use forwarding_policy::ForwardingPolicy;

@@ -27,7 +27,7 @@ use session::{Core, Outbox, Time};
 use tables::Tables;
 
 use crate::command::{Asked, Command, Question, Reconfigured};
-use crate::config::{Config, OnStop, newcomers};
+use crate::config::{Config, OnStop, growth, newcomers};
 use crate::kept::{Beginning, Kept};
 use crate::n4::{Receiver, Sender, Socket, Strangers};
 use crate::{plan, system};
@@ -527,6 +527,18 @@ impl Control {
             if self.core.has_framed_in(net) {
                 return Err(format!(
                     "{key}: a session has a framed route with addresses of {net}"
+                ));
+            }
+        }
+        let grows = growth(&self.about.config, to);
+        let fill = self.core.tables().fill();
+        for (table, of_each) in [("rules", grows.filters), ("meters", grows.meters)] {
+            let more = of_each.saturating_mul(self.core.session_count() as u64);
+            let fill = fill.iter().find(|fill| fill.table == table);
+            let free = fill.map_or(0, |fill| fill.capacity.saturating_sub(fill.used));
+            if more > free {
+                return Err(format!(
+                    "predefined_rule: rules that grow could take {more} places of the table {table}, of which {free} are free"
                 ));
             }
         }

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use ipnet::IpNet;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::forwarding_policy::ForwardingPolicy;
+use super::predefined::PredefinedRule;
 use super::{Config, DatapathKind, Limits, NetworkInstance};
 
 /// A key that is not as it was.
@@ -51,12 +52,12 @@ pub(crate) fn changes(before: &Config, after: &Config) -> Vec<Change> {
     let values = [before, after].map(|config| serde_json::to_value(config).unwrap_or_default());
     let mut found = Vec::new();
     let [old, new] = &values;
-    compare("", Some(old), Some(new), &mut found);
-    let judged = found.into_iter().map(|(key, old, new)| Change {
-        takes: judge(&key, (old, new), before, after),
-        before: old.cloned(),
-        after: new.cloned(),
-        key,
+    compare(&Key::default(), Some(old), Some(new), &mut found);
+    let judged = found.into_iter().map(|found| Change {
+        takes: judge(&found, before, after),
+        before: found.before.cloned(),
+        after: found.after.cloned(),
+        key: found.key,
     });
     judged.collect()
 }
@@ -75,65 +76,116 @@ pub(crate) fn hindrance(config: &Config) -> Option<&'static str> {
     }
 }
 
-type Found<'v> = (String, Option<&'v Value>, Option<&'v Value>);
+/// A key that differs.
+struct Found<'v> {
+    /// For people.
+    key: String,
+    /// The same without names, of which some have brackets: `network_instance[].pools`.
+    pattern: String,
+    /// Table of a list that it is in, or is: its place among its namesakes follows its name.
+    of: Option<Named>,
+    before: Option<&'v Value>,
+    after: Option<&'v Value>,
+}
+
+/// A table of a list, by its name and how many of that name stand before it.
+type Named = (String, usize);
+
+/// A key on the way to it.
+#[derive(Clone, Default)]
+struct Key {
+    shown: String,
+    pattern: String,
+    of: Option<Named>,
+}
+
+impl Key {
+    fn member(&self, name: &str) -> Self {
+        let below = |key: &str| match key {
+            "" => name.to_owned(),
+            key => format!("{key}.{name}"),
+        };
+        Self {
+            shown: below(&self.shown),
+            pattern: below(&self.pattern),
+            of: self.of.clone(),
+        }
+    }
+
+    fn item(&self, named: &Named) -> Self {
+        let (name, before) = named;
+        let number = match before {
+            0 => String::new(),
+            before => format!(" {}", before + 1),
+        };
+        Self {
+            shown: format!("{}[{name}{number}]", self.shown),
+            pattern: format!("{}[]", self.pattern),
+            of: Some(named.clone()),
+        }
+    }
+
+    fn found<'v>(&self, before: Option<&'v Value>, after: Option<&'v Value>) -> Found<'v> {
+        Found {
+            key: self.shown.clone(),
+            pattern: self.pattern.clone(),
+            of: self.of.clone(),
+            before,
+            after,
+        }
+    }
+}
 
 fn compare<'v>(
-    key: &str,
+    key: &Key,
     before: Option<&'v Value>,
     after: Option<&'v Value>,
     found: &mut Vec<Found<'v>>,
 ) {
     match (before, after) {
         _ if before == after => {}
-        (Some(Value::Object(old)), Some(Value::Object(new))) => tables(key, old, new, found),
+        (Some(Value::Object(old)), Some(Value::Object(new))) => {
+            let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+            for name in names {
+                let (before, after) = (old.get(name), new.get(name));
+                // A list that is left out is an empty one.
+                let is_list = [before, after]
+                    .iter()
+                    .flatten()
+                    .all(|value| value.is_array());
+                let [before, after] = [before, after].map(|value| match value {
+                    None if is_list => Some(&EMPTY),
+                    value => value,
+                });
+                compare(&key.member(name), before, after, found);
+            }
+        }
         (Some(Value::Array(old)), Some(Value::Array(new)))
             if are_tables(old) && are_tables(new) =>
         {
-            let order = |items: &[Value], others: &BTreeMap<String, &Value>| -> Vec<String> {
-                let names = names(items).into_iter();
-                names.filter(|name| others.contains_key(name)).collect()
-            };
-            let [by_old, by_new] = [old, new].map(|items| {
-                let named = names(items).into_iter().zip(items);
-                named.collect::<BTreeMap<_, _>>()
-            });
-            if order(old, &by_new) != order(new, &by_old) {
-                found.push((key.to_owned(), before, after));
-            }
-            let all: BTreeSet<&String> = by_old.keys().chain(by_new.keys()).collect();
-            for name in all {
-                let of = |by: &BTreeMap<String, &'v Value>| by.get(name).copied();
-                compare(&format!("{key}[{name}]"), of(&by_old), of(&by_new), found);
-            }
+            lists(key, (old, new), found);
         }
-        _ => found.push((key.to_owned(), before, after)),
+        _ => found.push(key.found(before, after)),
     }
 }
 
-fn tables<'v>(
-    key: &str,
-    old: &'v Map<String, Value>,
-    new: &'v Map<String, Value>,
-    found: &mut Vec<Found<'v>>,
-) {
-    let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
-    for name in names {
-        let below = match key {
-            "" => name.clone(),
-            key => format!("{key}.{name}"),
-        };
-        // A list that is left out is an empty one.
-        let nothing = |value: Option<&'v Value>, other: Option<&Value>| match (value, other) {
-            (None, Some(Value::Array(_))) => Some(&EMPTY),
-            (value, _) => value,
-        };
-        let (before, after) = (old.get(name), new.get(name));
-        compare(
-            &below,
-            nothing(before, after),
-            nothing(after, before),
-            found,
-        );
+fn lists<'v>(key: &Key, (old, new): (&'v [Value], &'v [Value]), found: &mut Vec<Found<'v>>) {
+    let [names_old, names_new] = [old, new].map(names);
+    let by_name = |names: &[Named], items: &'v [Value]| -> BTreeMap<Named, &'v Value> {
+        names.iter().cloned().zip(items).collect()
+    };
+    let (by_old, by_new) = (by_name(&names_old, old), by_name(&names_new, new));
+    let kept = |names: &[Named], others: &BTreeMap<Named, &Value>| -> Vec<Named> {
+        let names = names.iter().filter(|name| others.contains_key(*name));
+        names.cloned().collect()
+    };
+    if kept(&names_old, &by_new) != kept(&names_new, &by_old) {
+        found.push(key.found(None, None));
+    }
+    let all: BTreeSet<&Named> = by_old.keys().chain(by_new.keys()).collect();
+    for name in all {
+        let (before, after) = (by_old.get(name).copied(), by_new.get(name).copied());
+        compare(&key.item(name), before, after, found);
     }
 }
 
@@ -143,9 +195,9 @@ fn are_tables(items: &[Value]) -> bool {
     items.iter().all(Value::is_object)
 }
 
-/// Of tables in a list; each further one of a name has its number behind it.
-fn names(items: &[Value]) -> Vec<String> {
-    let mut seen: BTreeMap<String, u32> = BTreeMap::new();
+/// Of tables in a list.
+fn names(items: &[Value]) -> Vec<Named> {
+    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     let name = |item: &Value| {
         let named = ["name", "identifier"].into_iter();
         let name = named.filter_map(|key| item.get(key)?.as_str()).next();
@@ -162,36 +214,17 @@ fn names(items: &[Value]) -> Vec<String> {
         let name = name(item);
         let count = seen.entry(name.clone()).or_default();
         *count += 1;
-        match count {
-            1 => name,
-            count => format!("{name} {count}"),
-        }
+        (name, *count - 1)
     });
     numbered.collect()
 }
 
-/// A key without the names in it.
-fn pattern(key: &str) -> String {
-    let mut depth = 0;
-    let outside = key.chars().filter(|&c| {
-        depth += i32::from(c == '[');
-        let is_outside = depth == 0;
-        depth -= i32::from(c == ']');
-        is_outside
-    });
-    outside.collect()
-}
-
 /// Each key of the file, unless all that it can say is the key above it.
-fn judge(
-    key: &str,
-    (old, new): (Option<&Value>, Option<&Value>),
-    before: &Config,
-    after: &Config,
-) -> Takes {
-    let is_listed = key.ends_with(']');
+fn judge(found: &Found<'_>, before: &Config, after: &Config) -> Takes {
+    let (old, new) = (found.before, found.after);
     let was_there = old.is_some();
-    match pattern(key).as_str() {
+    // Of a list of tables itself: their order.
+    match found.pattern.replace("[].", ".").as_str() {
         "node.id" => Takes::restart("SMFs know this UPF, and sessions are kept, by it"),
         "n4.listen" | "n4.listen_also" => {
             Takes::restart("SMFs know their associations and sessions by this address")
@@ -201,7 +234,7 @@ fn judge(
         }
         "state.dir" => Takes::restart("sessions are kept there, and not looked for elsewhere"),
         // Of interface, network_instance: one that comes or goes.
-        "interface" if is_listed => Takes::take_over_if(
+        "interface[]" => Takes::take_over_if(
             !was_there,
             "sessions may have tunnels and ways by this interface",
         ),
@@ -217,18 +250,19 @@ fn judge(
         "network_instance.interface" => {
             Takes::restart("users of both interfaces may have the same addresses")
         }
-        "network_instance" if is_listed => {
+        "network_instance[]" => {
             Takes::take_over_if(!was_there, "sessions may name this network instance")
         }
         "network_instance.pools" => Takes::take_over_if(
-            by_name(key, before, after).is_none_or(|(old, new)| covers(&pools(new), &pools(old))),
+            instance(found, before, after)
+                .is_none_or(|(old, new)| covers(&pools(new), &pools(old))),
             "sessions may have addresses that would be in no pool",
         ),
         "network_instance.framed_routes" => Takes::take_over_if(
-            by_name(key, before, after).is_none_or(|(old, new)| allows_framed(old, new)),
+            instance(found, before, after).is_none_or(|(old, new)| allows_framed(old, new)),
             "sessions may have framed routes that would not be allowed",
         ),
-        "predefined_rule" if is_listed => Takes::take_over_if(
+        "predefined_rule[]" => Takes::take_over_if(
             keeps_predefined(before, after),
             "sessions may have this rule activated",
         ),
@@ -236,17 +270,32 @@ fn judge(
             keeps_predefined(before, after),
             "sessions may have this rule activated for the other direction",
         ),
-        "forwarding_policy" if is_listed => {
+        "predefined_rule.action" => Takes::take_over_if(
+            new.and_then(Value::as_str) == Some(PredefinedRule::DROPS),
+            "PDRs that have activated this rule may have no FAR",
+        ),
+        "predefined_rule.network_instance" => Takes::take_over_if(
+            new.is_some(),
+            "PDRs that have activated this rule may have no FAR",
+        ),
+        "state.bpffs" => Takes::restart("packets would meet no program in between"),
+        "buffering.max_mib"
+        | "buffering.max_packets"
+        | "buffering.max_packets_per_session"
+        | "buffering.max_age_s" => Takes::take_over_if(
+            new.and_then(Value::as_u64) >= old.and_then(Value::as_u64),
+            "packets that wait would be lost",
+        ),
+        "forwarding_policy[]" => {
             Takes::take_over_if(!was_there, "FARs of sessions may name this policy")
         }
         "forwarding_policy.towards_access" => Takes::take_over_if(
             new.and_then(Value::as_str) == Some(ForwardingPolicy::LENIENT),
             "FARs of sessions may name this policy towards access",
         ),
-        limit if limit.starts_with("limits.") => judge_limit(limit, &before.limits, &after.limits),
-
         key if has(AT_ONCE, key) => Takes::Nothing,
         key if has(BY_TAKE_OVER, key) => Takes::TakeOver,
+        limit if limit.starts_with("limits.") => judge_limit(limit, &before.limits, &after.limits),
         _ => Takes::restart(NOT_JUDGED),
     }
 }
@@ -266,18 +315,17 @@ const BY_TAKE_OVER: &str = "n4.receive_buffer_mib
     network_instance.emergency network_instance.capacity_uplink_kbps network_instance.capacity_downlink_kbps
     network_instance.router.addresses network_instance.router.advertise network_instance.router.lifetime_s
     network_instance.router.mtu network_instance.router.dns
-    predefined_rule predefined_rule.name predefined_rule.precedence predefined_rule.flows predefined_rule.action
-    predefined_rule.network_instance predefined_rule.gate predefined_rule.mbr_uplink_kbps predefined_rule.mbr_downlink_kbps
+    predefined_rule predefined_rule.name predefined_rule.precedence predefined_rule.flows predefined_rule.gate predefined_rule.mbr_uplink_kbps predefined_rule.mbr_downlink_kbps
     predefined_rule.qfi
     forwarding_policy forwarding_policy.identifier forwarding_policy.next_hops forwarding_policy.interface forwarding_policy.table
     forwarding_policy.fallback
-    group group.name group.network_instance group.ues group.capacity_uplink_kbps group.capacity_downlink_kbps
+    group group[] group.name group.network_instance group.ues group.capacity_uplink_kbps group.capacity_downlink_kbps
     qos.mode qos.granularity_us qos.slots qos.frames qos.burst_ms qos.burst_min_bytes qos.l4s_us qos.guaranteed_percent
-    qos.flow qos.flow.qfi qos.flow.network_instance qos.flow.five_qi qos.flow.weight qos.flow.dscp qos.flow.mode
+    qos.flow qos.flow[] qos.flow.qfi qos.flow.network_instance qos.flow.five_qi qos.flow.weight qos.flow.dscp qos.flow.mode
     gtpu.restart_grace_s gtpu.echo_per_s gtpu.echo_interval_s gtpu.echo_t3_ms gtpu.echo_n3 gtpu.udp6_checksum
-    buffering.max_mib buffering.max_packets buffering.max_packets_per_session buffering.max_age_s buffering.ring_mib
+    buffering.ring_mib limits.shares limits.emergency_sessions
     api.listen api.max_connections api.client_connections api.client_requests_per_s log.format
-    usage_log.path usage_log.max_mb usage_log.files state.bpffs";
+    usage_log.path usage_log.max_mb usage_log.files";
 
 fn has(keys: &str, key: &str) -> bool {
     keys.split_ascii_whitespace().any(|one| one == key)
@@ -287,18 +335,6 @@ fn has(keys: &str, key: &str) -> bool {
 const NOT_JUDGED: &str = "it is read at the start alone";
 
 fn judge_limit(key: &str, before: &Limits, after: &Limits) -> Takes {
-    let fewer = match key {
-        "limits.shares" => Some(after.shares < before.shares),
-        "limits.emergency_sessions" => Some(
-            after.emergency_sessions.is_some()
-                && after.emergency_sessions < before.emergency_sessions,
-        ),
-        _ => None,
-    };
-    if let Some(fewer) = fewer {
-        let reason = "sessions may have what would be kept for others";
-        return Takes::take_over_if(fewer, reason);
-    }
     let [old, new] = [before, after].map(|limits| match key {
         "limits.sessions" => limits.sessions,
         "limits.entries" => limits.entries(),
@@ -336,14 +372,13 @@ fn is_empty(list: Option<&Value>) -> bool {
 }
 
 /// The network instance of a key, as it was and as it is; `None`: it has come or gone.
-fn by_name<'c>(
-    key: &str,
+fn instance<'c>(
+    found: &Found<'_>,
     before: &'c Config,
     after: &'c Config,
 ) -> Option<(&'c NetworkInstance, &'c NetworkInstance)> {
-    let (_, rest) = key.split_once('[')?;
-    let (name, _) = rest.rsplit_once(']')?;
-    let of = |config: &'c Config| config.network_instance.iter().find(|ni| ni.name == name);
+    let (name, _) = found.of.as_ref()?;
+    let of = |config: &'c Config| config.network_instance.iter().find(|ni| ni.name == *name);
     of(before).zip(of(after))
 }
 
@@ -385,6 +420,42 @@ fn keeps_predefined(before: &Config, after: &Config) -> bool {
         ways
     };
     ways(before).is_subset(&ways(after))
+}
+
+/// Room that a session with all rules active would take beyond what it takes, at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Growth {
+    pub(crate) filters: u64,
+    pub(crate) meters: u64,
+}
+
+/// Of predefined rules that may be active.
+pub(crate) fn growth(before: &Config, after: &Config) -> Growth {
+    let by_name = |config: &'_ Config| -> BTreeMap<Named, (usize, bool)> {
+        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        let rules = config.predefined_rule.iter().map(|rule| {
+            let count = counts.entry(rule.name.clone()).or_default();
+            *count += 1;
+            (
+                (rule.name.clone(), *count - 1),
+                (rule.flow_count(), rule.has_rates()),
+            )
+        });
+        rules.collect()
+    };
+    let (old, new) = (by_name(before), by_name(after));
+    let mut growth = Growth::default();
+    for (name, (flows, has_rates)) in new {
+        let Some(&(flows_before, had_rates)) = old.get(&name) else {
+            continue;
+        };
+        if flows > flows_before {
+            // Each may be two, and stands in front of what had none.
+            growth.filters += 2 * (flows - flows_before) as u64 + 2;
+        }
+        growth.meters += if has_rates && !had_rates { 2 } else { 0 };
+    }
+    growth
 }
 
 /// Networks and addresses that would be new ones of the UPF, each with its key: what a framed route of a session must not have.
@@ -462,15 +533,23 @@ mod tests {
     #[test]
     fn each_key_of_the_example_is_judged() {
         let config = example();
+        let judged = |key: &str| {
+            let found = Found {
+                key: key.to_owned(),
+                pattern: key.to_owned(),
+                of: None,
+                before: None,
+                after: Some(&Value::Null),
+            };
+            judge(&found, &config, &config)
+        };
         let keys = keys();
         assert!(keys.len() > 120, "{}", keys.len());
-        let unjudged = keys.iter().filter(|key| {
-            let takes = judge(key, (None, Some(&Value::Null)), &config, &config);
-            takes == Takes::restart(NOT_JUDGED)
-        });
+        let unjudged = keys
+            .iter()
+            .filter(|key| judged(key) == Takes::restart(NOT_JUDGED));
         assert_eq!(unjudged.collect::<Vec<_>>(), Vec::<&String>::new());
-        let takes = judge("n4.new_key", (None, None), &config, &config);
-        assert_eq!(takes, Takes::restart(NOT_JUDGED));
+        assert_eq!(judged("n4.new_key"), Takes::restart(NOT_JUDGED));
     }
 
     #[test]
@@ -544,6 +623,100 @@ mod tests {
     }
 
     #[test]
+    fn a_name_with_brackets_hides_nothing() {
+        let mut before = example();
+        before.network_instance[0].name = "a[b".into();
+        before.interface[1].name = "n]6".into();
+        let mut after = before.clone();
+        after.network_instance[0].pools.clear();
+        after.interface[1].role = super::super::Role::N9AndN6;
+        let found = changes(&before, &after);
+        let keys: Vec<&str> = found.iter().map(|of| of.key.as_str()).collect();
+        assert_eq!(keys, ["interface[n]6].role", "network_instance[a[b].pools"]);
+        assert!(
+            found.iter().all(|of| matches!(of.takes, Takes::Restart(_))),
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn a_second_rule_of_a_name_is_none_of_a_name_with_a_number() {
+        let mut before = example();
+        let video = before.predefined_rule[0].clone();
+        let mut numbered = video.clone();
+        numbered.name = format!("{} 2", video.name);
+        before.predefined_rule.extend([video, numbered]);
+        for place in [
+            before.predefined_rule.len() - 2,
+            before.predefined_rule.len() - 1,
+        ] {
+            let mut after = before.clone();
+            after.predefined_rule.remove(place);
+            let found = changes(&before, &after);
+            assert!(
+                matches!(
+                    &found[..],
+                    [Change {
+                        takes: Takes::Restart(_),
+                        ..
+                    }]
+                ),
+                "{found:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn packets_that_wait_and_pdrs_without_a_far_are_not_lost() {
+        let restarts =
+            |change: fn(&mut Config)| matches!(&takes(change)[..], [(_, Takes::Restart(_))]);
+        assert!(restarts(|config| config.buffering.max_packets -= 1));
+        assert!(!restarts(|config| config.buffering.max_packets += 1));
+        assert!(restarts(|config| config.state.bpffs = None));
+        let with = |text: &str| {
+            let rule = format!("[[predefined_rule]]\nname = \"only\"\n{text}\n");
+            parse(&format!("{EXAMPLE}\n{rule}")).unwrap()
+        };
+        let (drops, forwards) = (with("action = \"drop\""), with(""));
+        let routed = with("direction = \"uplink\"\nnetwork_instance = \"internet\"");
+        let plain = with("direction = \"uplink\"");
+        for (before, after, expected) in [
+            (&drops, &forwards, false),
+            (&forwards, &drops, true),
+            (&routed, &plain, false),
+            (&plain, &routed, true),
+        ] {
+            let found = changes(before, after);
+            let [Change { takes, .. }] = &found[..] else {
+                panic!("{found:?}")
+            };
+            assert_eq!(*takes == Takes::TakeOver, expected, "{found:?}");
+        }
+    }
+
+    #[test]
+    fn rules_that_grow_say_by_how_much() {
+        let with = |text: &str| {
+            let rule = format!("[[predefined_rule]]\nname = \"only\"\n{text}\n");
+            parse(&format!("{EXAMPLE}\n{rule}")).unwrap()
+        };
+        let one = with(r#"flows = ["permit out 17 from any 53 to assigned"]"#);
+        let three = with(
+            r#"flows = ["permit out 17 from any 53 to assigned", "permit out 6 from any 80,443 to assigned"]
+            mbr_uplink_kbps = 1
+            mbr_downlink_kbps = 1"#,
+        );
+        let grown = Growth {
+            filters: 6,
+            meters: 2,
+        };
+        assert_eq!(growth(&one, &three), grown);
+        assert_eq!(growth(&three, &one), Growth::default());
+        // Nobody has one active that comes.
+        assert_eq!(growth(&example(), &three), Growth::default());
+    }
+
+    #[test]
     fn another_order_is_a_change() {
         let mut before = example();
         let mut another = before.network_instance[0].clone();
@@ -599,7 +772,7 @@ mod tests {
             (&["a"][..], &["a", "b"][..], true),
             (&["a", "b"], &["b"], false),
             (&["a"], &[], false),
-            // Whatever has no name here leads elsewhere then.
+            // Tunnels without a name lead elsewhere then.
             (&[], &["a"], false),
         ] {
             let mut old = example();

@@ -92,6 +92,9 @@ impl From<Flow> for String {
 }
 
 impl PredefinedRule {
+    /// `action` of a rule that needs no FAR.
+    pub(super) const DROPS: &str = "drop";
+
     const fn precedence() -> u32 {
         100
     }
@@ -117,6 +120,15 @@ impl PredefinedRule {
             },
             qer: self.qer(),
         }
+    }
+
+    /// Pairs of port ranges of all flows.
+    pub(super) fn flow_count(&self) -> usize {
+        self.flows.iter().map(|flow| flow.0.flow_count()).sum()
+    }
+
+    pub(super) fn has_rates(&self) -> bool {
+        self.mbr_uplink_kbps.is_some()
     }
 
     /// Directions that it is for: true, uplink.
@@ -166,7 +178,7 @@ pub(super) fn check(config: &Config, problems: &mut Vec<Problem>) {
             let reason = format!("more than {NAMESAKES_MAX} rules have this name");
             problems.push(Problem::new(key("name"), &rule.name, reason));
         }
-        let flows: usize = rule.flows.iter().map(|flow| flow.0.flow_count()).sum();
+        let flows = rule.flow_count();
         if flows > FLOWS_MAX {
             let reason = format!("{flows} pairs of port ranges, at most {FLOWS_MAX}");
             problems.push(Problem::missing(key("flows"), reason));

@@ -515,7 +515,7 @@ impl Upf {
         self.last_reload(netns)
     }
 
-    /// What came of the last reload.
+    /// Outcome of the last reload, once it is known.
     pub fn last_reload(&self, netns: &Netns) -> Result<Value> {
         let mut last = Value::Null;
         eventually("a reload is over", || {
@@ -528,6 +528,24 @@ impl Upf {
         })
         .with_context(|| self.log_tail(20))?;
         Ok(last)
+    }
+
+    /// Output of `turnpike`, which finds it by itself.
+    pub fn turnpike(&self, netns: &Netns, arguments: &[&str]) -> Result<String> {
+        let program = binary()?.with_file_name("turnpike");
+        let mut command = Command::new("ip");
+        command
+            .args(["netns", "exec", netns.name()])
+            .arg(program)
+            .args(arguments)
+            .env("RUNTIME_DIRECTORY", &self.folder)
+            .env_remove("TURNPIKE_API")
+            .env_remove("TURNPIKE_TOKEN_FILE");
+        let output = command.output()?;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let error = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "turnpike {arguments:?}: {error}");
+        Ok(said)
     }
 
     /// Status and body of an answer to a request that takes its token.

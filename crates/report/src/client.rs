@@ -102,14 +102,16 @@ impl Client {
     /// Of the host's own turnpiked, as its file [`Access`] says, where `api` or `token_file` is not given: `api` of
     /// `http://127.0.0.1:8806` where there is no such file. A token of it goes to no other address.
     pub fn local(api: Option<&str>, token_file: Option<&Path>) -> Result<Self, Error> {
-        let access = || std::fs::read(Access::FILE).ok();
-        let access = access().and_then(|octets| serde_json::from_slice::<Access>(&octets).ok());
+        let file = Access::file();
+        let access = std::fs::read(&file)
+            .ok()
+            .and_then(|octets| serde_json::from_slice::<Access>(&octets).ok());
         let is_own = |of: &&Access| api.is_none_or(|api| with_scheme(api) == with_scheme(&of.api));
         let own = access.as_ref().filter(is_own);
         let api = api.or(own.map(|of| of.api.as_str()));
         let mut client = Self::new(api.unwrap_or("127.0.0.1:8806"), token_file)?;
         if let (None, Some(own)) = (&client.token, own) {
-            client.token = Some((Access::FILE.into(), own.token.clone()));
+            client.token = Some((file, own.token.clone()));
         }
         Ok(client)
     }
@@ -227,7 +229,7 @@ impl Client {
         self.send(self.agent.post(self.url(RELOAD.path())), "")
     }
 
-    /// What a reload with this text would do.
+    /// Judge a text as a reload does, and do nothing.
     pub fn config_diff(&self, text: &str) -> Result<Answer<ReloadReport>, Error> {
         let request = self.agent.post(self.url(CONFIG_DIFF.path()));
         self.send(request.header("Content-Type", "application/toml"), text)

@@ -1,5 +1,7 @@
 //! The configuration while turnpiked runs: how it changes, and what it takes.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -103,6 +105,10 @@ pub struct Access {
 impl Access {
     /// Name of the file in the runtime directory of turnpiked.
     pub const NAME: &str = "api.json";
-    /// Path of the file where turnpiked is a service.
-    pub const FILE: &str = "/run/turnpike/api.json";
+    /// Path of the file: of the service, or in `RUNTIME_DIRECTORY`, which systemd sets for programs of a unit.
+    pub fn file() -> PathBuf {
+        let folder = std::env::var_os("RUNTIME_DIRECTORY");
+        let folder = folder.map_or_else(|| PathBuf::from("/run/turnpike"), PathBuf::from);
+        folder.join(Self::NAME)
+    }
 }

@@ -269,7 +269,7 @@ fn answer(arguments: &Arguments, question: &Question) -> Result<String, Error> {
         Question::Config {
             question: Some(ConfigQuestion::Diff { file }),
         } => told(reload::diff(&client, file)?, json, reload::show),
-        Question::Reload => told(reload::run(&client)?, json, reload::show),
+        Question::Reload => told(reload::run(|| self::client(arguments))?, json, reload::show),
         Question::LogLevel { level } => told(client.set_log_level(level)?, json, |body| {
             format!(
                 "the log has level {} until the next start or reload\n",

@@ -28,20 +28,26 @@ pub(crate) fn diff(client: &Client, file: &Path) -> Result<Answer<ReloadReport>,
     Ok(client.config_diff(&text)?)
 }
 
-/// Until it is known what came of it.
-pub(crate) fn run(client: &Client) -> Result<Answer<ReloadReport>, Error> {
-    let asked = client.reload()?;
+/// Until its outcome is known. `client`: made anew for each look, as address and token may be others then.
+pub(crate) fn run(
+    client: impl Fn() -> Result<Client, Error>,
+) -> Result<Answer<ReloadReport>, Error> {
+    let asked = client()?.reload()?;
     if asked.report.outcome != ReloadReport::TAKING_OVER {
         return Ok(asked);
     }
     let until = Instant::now() + PATIENCE;
     loop {
         thread::sleep(PAUSE);
-        let last = match client.get(&report::STATUS) {
+        use client::Error as E;
+        let status = client().and_then(|client| Ok(client.get(&report::STATUS)?));
+        let last = match status {
             Ok(status) => status.report.config.and_then(|config| config.last),
-            // It is starting.
-            Err(client::Error::Unreachable { .. } | client::Error::Refused(_)) => None,
-            Err(error) => return Err(error.into()),
+            // It is starting, and writes the file with its address and token then.
+            Err(Error::Client(
+                E::Unreachable { .. } | E::Refused(_) | E::NoToken | E::WrongToken(_),
+            )) => None,
+            Err(error) => return Err(error),
         };
         let is_it = |last: &ReloadReport| last.number >= asked.report.number;
         match last.filter(is_it) {

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use report::Access;
 
@@ -42,8 +43,12 @@ pub(crate) fn new_token() -> io::Result<String> {
     Ok(format!("{:016x}{:016x}", halves[0], halves[1]))
 }
 
-/// Write it, for turnpiked's user and root alone. Its time says when the configuration was read.
-pub(crate) fn offer(folder: &Path, listen: SocketAddr, token: &str) -> io::Result<Offered> {
+/// Write it, for turnpiked's user and root alone. Its time is that before the configuration was read: one whose file is younger has not been.
+pub(crate) fn offer(
+    folder: &Path,
+    (listen, token): (SocketAddr, &str),
+    read_at: SystemTime,
+) -> io::Result<Offered> {
     let access = Access {
         api: format!("http://{}", reached_by(listen)),
         token: token.to_owned(),
@@ -61,7 +66,8 @@ pub(crate) fn offer(folder: &Path, listen: SocketAddr, token: &str) -> io::Resul
         .mode(0o600)
         .open(&unfinished)?;
     let written = file.write_all(&serde_json::to_vec(&access)?);
-    let renamed = written.and_then(|()| fs::rename(&unfinished, &path));
+    let timed = written.and_then(|()| file.set_modified(read_at));
+    let renamed = timed.and_then(|()| fs::rename(&unfinished, &path));
     renamed.inspect_err(|_| {
         let _ = fs::remove_file(&unfinished);
     })?;
@@ -87,11 +93,14 @@ mod tests {
     #[test]
     fn nobody_else_reads_it_and_it_goes_with_the_process() {
         let folder = std::env::temp_dir().join(format!("turnpiked-access-{}", std::process::id()));
-        let offer = || offer(&folder, "[::]:8806".parse().unwrap(), "0123456789abcdef").unwrap();
+        let read_at = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_800_000_000);
+        let listen = "[::]:8806".parse().unwrap();
+        let offer = || offer(&folder, (listen, "0123456789abcdef"), read_at).unwrap();
         let first = offer();
         let path = folder.join(Access::NAME);
-        let mode = fs::metadata(&path).unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o600);
+        let found = fs::metadata(&path).unwrap();
+        assert_eq!(found.permissions().mode() & 0o777, 0o600);
+        assert_eq!(found.modified().unwrap(), read_at);
         let read: Access = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
         assert_eq!(read.api, "http://[::1]:8806");
         assert_eq!(read.token, "0123456789abcdef");

@@ -76,13 +76,13 @@ impl Api {
         control: Asker,
         running: Shared,
         reloader: Arc<Reloader>,
-        (topology, started): (Topology, SystemTime),
+        (topology, started): (Arc<Topology>, SystemTime),
     ) -> Self {
         Self {
             control,
             running,
             reloader,
-            topology: Arc::new(topology),
+            topology,
             started,
             began: SystemTime::now(),
             search: Arc::default(),

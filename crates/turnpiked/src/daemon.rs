@@ -5,12 +5,13 @@ use std::net::{TcpListener, UdpSocket};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail};
 use listenfd::ListenFd;
 use nexthop::NextHops;
 use nexthop::netlink::Netlink;
+use nix::sys::signal::SigSet;
 use report::ConfigState;
 use session::Core;
 use slowpath::{Setup, SlowPath, SlowPathThread, send_end_markers};
@@ -26,10 +27,13 @@ use crate::config::{
 };
 use crate::control::{About, Control, EchoSockets, Gate, HostNetwork, Policies, Usage};
 use crate::kept::Beginning;
-use crate::reload::{Handed, Reloader, Successor};
+use crate::reload::{Handed, Reloader, Successor, Text};
 use crate::running::{Running, Shared};
 use crate::usage_log::UsageLog;
 use crate::{access, n4, plan, recovery, system};
+
+/// Time in which a signal that has come is seen.
+const LAST_LOOK: Duration = Duration::from_millis(1);
 
 /// How this process came to run, and what the next start in it gets.
 #[derive(Debug)]
@@ -39,7 +43,7 @@ pub(crate) struct Process {
     pub(crate) since: SystemTime,
     /// The configuration's file, and the text that was read.
     pub(crate) file: PathBuf,
-    pub(crate) text: String,
+    pub(crate) text: Text,
     /// `Some`: a start before this one in the same process has given it this.
     pub(crate) handed: Option<Handed>,
     /// Handles of N4's sockets, which outlive a start.
@@ -79,6 +83,10 @@ pub(crate) fn run(config: Config, process: &mut Process) -> Result<Option<Succes
     let config = Arc::new(config);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
+        .on_thread_start(|| {
+            // Else it would be one that takes signals.
+            let _ = hold_signals();
+        })
         .build()?;
     // A signal that asks for nothing must not end what is still starting.
     let harmless = {
@@ -105,10 +113,12 @@ pub(crate) fn run(config: Config, process: &mut Process) -> Result<Option<Succes
                 .unwrap_or_default()
         },
     });
-    let text = process.text.clone();
-    let reloader = Reloader::new(process.file.clone(), text, running.clone(), asker.clone());
+    let topology = Arc::new(topology);
+    let of_file = (process.file.clone(), process.text.clone());
+    let topology_of_start = Arc::clone(&topology);
+    let reloader = Reloader::new(of_file, topology_of_start, running.clone(), asker.clone());
     let reloader = Arc::new(reloader);
-    let offered = reloader.offer_access();
+    let offered = reloader.offer_access(process.text.read_at);
     let of_process = (topology, process.since);
     let api = Api::new(asker.clone(), running, Arc::clone(&reloader), of_process);
     let (history, router) = (api.clone().keep_history(), api.router());
@@ -118,6 +128,7 @@ pub(crate) fn run(config: Config, process: &mut Process) -> Result<Option<Succes
         let listener = tokio::net::TcpListener::from_std(listener)?;
         let ends = Ends::listen()?;
         let (ready, ended) = spawn(control)?;
+        listened_to().thread_unblock()?;
         tokio::spawn(api::serve(listener, router, limits));
         tokio::spawn(history);
         let settled = Arc::clone(&is_settled);
@@ -437,7 +448,10 @@ async fn until_the_end(
     loop {
         tokio::select! {
             result = &mut ended => return match result {
-                Ok(Ok(true)) => Ok(true),
+                Ok(Ok(true)) => {
+                    leave_signals(told, &mut ends).await;
+                    Ok(true)
+                }
                 Ok(Ok(false)) if told => {
                     tracing::info!("ended");
                     Ok(false)
@@ -466,6 +480,38 @@ async fn until_the_end(
         system::notify("STOPPING=1");
         // Questions may fill the queue.
         asker.insist(Command::ShutDown);
+    }
+}
+
+/// Have signals wait until [`run`] listens to them: in this thread, and for ever in those that it starts, so that none is taken by a
+/// thread that nobody asks.
+pub(crate) fn hold_signals() -> nix::Result<()> {
+    listened_to().thread_block()
+}
+
+/// Signals that this process listens to.
+fn listened_to() -> SigSet {
+    use nix::sys::signal::Signal as S;
+    [
+        S::SIGTERM,
+        S::SIGINT,
+        S::SIGQUIT,
+        S::SIGHUP,
+        S::SIGUSR1,
+        S::SIGUSR2,
+    ]
+    .into_iter()
+    .collect()
+}
+
+/// Signals wait for the next start in this process, which would else be ended by them before it listens, or never hear of them. `told`:
+/// to end, by one that has come.
+async fn leave_signals(told: bool, ends: &mut Ends) {
+    let blocked = hold_signals();
+    // One may have come before that.
+    let came = tokio::time::timeout(LAST_LOOK, ends.recv()).await.is_ok();
+    if blocked.is_ok() && (told || came) {
+        let _ = nix::sys::signal::raise(nix::sys::signal::Signal::SIGTERM);
     }
 }
 

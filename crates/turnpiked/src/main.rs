@@ -40,7 +40,7 @@ use cli::{FilePage, List, Program};
 
 use config::{Config, DatapathKind, Problem, System};
 use daemon::Process;
-use reload::Handed;
+use reload::{Handed, Text};
 
 /// A 5G User Plane Function.
 #[derive(Parser)]
@@ -160,6 +160,7 @@ enum Command {
 
 fn main() -> ExitCode {
     system::use_huge_pages();
+    system::take_name();
     let started = Instant::now();
     let arguments: Arguments = match cli::parse(&PROGRAM) {
         Ok(arguments) => arguments,
@@ -173,14 +174,13 @@ fn main() -> ExitCode {
         (None, None) => return ExitCode::from(2),
     };
     let handed = Handed::read().filter(|_| run);
+    let read_at = SystemTime::now();
     let text = match &handed {
-        Some(handed) => handed
-            .text()
-            .map_err(|error| Problem::missing("", error.to_string())),
-        None => config::read(&file),
+        Some(handed) => Ok(handed.text().clone()),
+        None => config::read(&file).map(|text| Text { text, read_at }),
     };
     let checked = text.map_err(|problem| vec![problem]);
-    let checked = checked.and_then(|text| Ok((checked_text(&text)?, text)));
+    let checked = checked.and_then(|text| Ok((checked_text(&text.text)?, text)));
     let ((config, system), text) = match checked {
         Ok(checked) => checked,
         Err(problems) => {
@@ -189,19 +189,25 @@ fn main() -> ExitCode {
                 .map(|problem| format!("turnpiked: {}: {problem}", file.display()))
                 .collect();
             lines.iter().for_each(|line| say(line));
-            // It was right when the process that handed it over looked.
-            if let Some(handed) = handed.filter(|handed| !handed.has_failed()) {
-                say(&format!(
-                    "turnpiked: {}",
-                    handed.go_back(&lines.join(", "), Vec::new())
-                ));
+            let Some(handed) = handed else {
+                return ExitCode::from(2);
+            };
+            // It was right when the process that handed it over looked: an interface may have gone since, and come again.
+            if !handed.has_failed() {
+                let error = handed.go_back(&lines.join(", "), Vec::new());
+                say(&format!("turnpiked: cannot start anew: {error}"));
             }
-            return ExitCode::from(2);
+            return ExitCode::FAILURE;
         }
     };
     if !run {
         show(&file, &config, &system);
         return ExitCode::SUCCESS;
+    }
+    // Before there is another thread.
+    if let Err(error) = daemon::hold_signals() {
+        say(&format!("turnpiked: signals: {error}"));
+        return ExitCode::FAILURE;
     }
     let logging = match logging::start(&config.log) {
         Ok(logging) => logging,

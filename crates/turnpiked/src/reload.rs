@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use report::{ConfigChange, ReloadReport};
+use report::{ConfigChange, ConfigState, ReloadReport};
 use tokio::sync::Mutex;
+use topology::Topology;
 
 use crate::access::{self, Offered};
 use crate::command::Asker;
@@ -18,7 +19,7 @@ use crate::config::{
 use crate::running::Shared;
 use crate::{logging, plan, recovery, system};
 
-pub(crate) use anew::{Handed, Successor};
+pub(crate) use anew::{Handed, Successor, Text};
 
 /// Time for answers of REST to leave before the program starts anew.
 const FAREWELL: Duration = Duration::from_millis(100);
@@ -29,8 +30,10 @@ pub(crate) struct Reloader {
     file: PathBuf,
     running: Shared,
     control: Asker,
+    /// CPUs as they were before threads had theirs.
+    topology: Arc<Topology>,
     /// Text that the process runs by; `None` once another start has been asked for.
-    text: Mutex<Option<String>>,
+    text: Mutex<Option<Text>>,
     /// Text that another start is to run by.
     successor: std::sync::Mutex<Option<Successor>>,
 }
@@ -90,7 +93,7 @@ fn now() -> u64 {
 }
 
 /// Everything that speaks against it on this machine.
-fn judge(text: &str, running: &Config) -> Judged {
+fn judge(text: &str, running: &Config, topology: Topology) -> Judged {
     let reasons = |problems: Vec<Problem>| problems.iter().map(ToString::to_string).collect();
     let config = match config::parse(text) {
         Ok(config) => config,
@@ -106,6 +109,7 @@ fn judge(text: &str, running: &Config) -> Judged {
     let mut problems = Vec::new();
     match System::read() {
         Ok(system) => {
+            let system = System { topology, ..system };
             problems = config::check(&config, &system);
             let tables = plan::layout(&config).octets();
             problems.extend(problem_of_memory(&config, &system.memory, tables));
@@ -138,9 +142,15 @@ fn judge(text: &str, running: &Config) -> Judged {
 
 impl Reloader {
     /// `text`: of the file, by which the process runs.
-    pub(crate) fn new(file: PathBuf, text: String, running: Shared, control: Asker) -> Self {
+    pub(crate) fn new(
+        (file, text): (PathBuf, Text),
+        topology: Arc<Topology>,
+        running: Shared,
+        control: Asker,
+    ) -> Self {
         Self {
             file,
+            topology,
             running,
             control,
             text: Mutex::new(Some(text)),
@@ -148,36 +158,37 @@ impl Reloader {
         }
     }
 
-    /// What a reload with this text would do.
+    /// Judge a text as a reload does, and do nothing.
     pub(crate) async fn consider(&self, text: String) -> ReloadReport {
         self.judge(text).await.report()
     }
 
     async fn judge(&self, text: String) -> Judged {
-        let running = self.running.config();
+        let (running, topology) = (self.running.config(), Topology::clone(&self.topology));
         // It reads files and asks the kernel.
-        let judged = tokio::task::spawn_blocking(move || judge(&text, &running)).await;
+        let judged = tokio::task::spawn_blocking(move || judge(&text, &running, topology)).await;
         judged.unwrap_or_else(|error| refused(error.to_string()))
     }
 
     /// Read the file again, and bring into force what it says, all or nothing.
     pub(crate) async fn reload(self: &Arc<Self>) -> ReloadReport {
         let mut own_text = self.text.lock().await;
-        let (judged, warnings) = match own_text.as_ref() {
-            None => (
-                refused("turnpiked is starting anew already".into()),
-                Vec::new(),
-            ),
-            Some(former) => match read(&self.file) {
-                Err(reason) => (refused(reason), Vec::new()),
-                Ok(text) => {
-                    let (judged, warnings) = self.bring_into_force(former, text.clone()).await;
-                    if judged.outcome() == ReloadReport::IN_FORCE {
-                        *own_text = Some(text);
-                    }
-                    (judged, warnings)
+        let Some(former) = own_text.as_ref() else {
+            // The report of the one that goes on stays.
+            return refused("turnpiked is starting anew: try again".into()).report();
+        };
+        let read_at = SystemTime::now();
+        let (judged, warnings) = match read(&self.file) {
+            Err(reason) => (refused(reason), Vec::new()),
+            Ok(text) => {
+                let new = Text { text, read_at };
+                let (judged, warnings) = self.bring_into_force(former, &new).await;
+                let outcome = judged.outcome();
+                if [ReloadReport::IN_FORCE, ReloadReport::UNCHANGED].contains(&outcome) {
+                    *own_text = Some(new);
                 }
-            },
+                (judged, warnings)
+            }
         };
         let mut report = ReloadReport {
             warnings,
@@ -199,7 +210,7 @@ impl Reloader {
     }
 
     /// Have the control thread end, which ends the process' present life.
-    async fn hand_over(self: Arc<Self>, text: String, to: Arc<Config>) {
+    async fn hand_over(self: Arc<Self>, text: Text, to: Arc<Config>) {
         tokio::time::sleep(FAREWELL).await;
         system::notify("RELOADING=1");
         let reason = match self.control.hand_over(to).await {
@@ -220,8 +231,8 @@ impl Reloader {
     }
 
     /// The judgement, which says whether it is in force, and consequences.
-    async fn bring_into_force(&self, former: &str, text: String) -> (Judged, Vec<String>) {
-        let mut judged = self.judge(text.clone()).await;
+    async fn bring_into_force(&self, former: &Text, new: &Text) -> (Judged, Vec<String>) {
+        let mut judged = self.judge(new.text.clone()).await;
         let mut warnings = Vec::new();
         let outcome = judged.outcome();
         let Some(config) = judged
@@ -245,20 +256,19 @@ impl Reloader {
         let config = Arc::new(config);
         let done = match outcome {
             ReloadReport::TAKING_OVER => {
-                let folder = config.state.dir.clone().unwrap_or_default();
-                let successor = Successor::prepare(&folder, &config, (former, &text));
-                match (
-                    successor,
-                    self.control.may_hand_over(Arc::clone(&config)).await,
-                ) {
-                    (Ok(successor), Ok(Ok(()))) => {
+                match self.control.may_hand_over(Arc::clone(&config)).await {
+                    Ok(Ok(())) => {
                         let mut place = self.successor.lock().unwrap_or_else(|e| e.into_inner());
-                        *place = Some(successor);
+                        *place = Some(Successor {
+                            former: former.clone(),
+                            new: new.clone(),
+                            state: ConfigState::default(),
+                            config,
+                        });
                         return (judged, warnings);
                     }
-                    (Ok(_), Ok(Err(reason))) => Err(reason),
-                    (Ok(_), Err(error)) => Err(error.to_string()),
-                    (Err(error), _) => Err(format!("{folder:?}: {error}")),
+                    Ok(Err(reason)) => Err(reason),
+                    Err(error) => Err(error.to_string()),
                 }
             }
             _ => match self.control.reconfigure(Arc::clone(&config)).await {
@@ -278,7 +288,7 @@ impl Reloader {
                     running.token = token;
                     running.config = config;
                 });
-                if let Some(offered) = self.offer_access() {
+                if let Some(offered) = self.offer_access(new.read_at) {
                     offered.leave();
                 }
             }
@@ -293,11 +303,12 @@ impl Reloader {
     }
 
     /// Programs of this host find REST from now on. `None`: there is no folder for that, and nobody can change anything by REST
-    /// without `api.token_file`.
-    pub(crate) fn offer_access(&self) -> Option<Offered> {
+    /// without `api.token_file`. `read_at`: before the configuration was.
+    pub(crate) fn offer_access(&self, read_at: SystemTime) -> Option<Offered> {
         let running = self.running.now();
         let token = running.token_to_change?;
-        let offered = access::offer(&recovery::folder(), running.config.api.listen, &token);
+        let listen = running.config.api.listen;
+        let offered = access::offer(&recovery::folder(), (listen, &token), read_at);
         let warn = |error: &std::io::Error| {
             let folder = recovery::folder();
             tracing::warn!(%error, "{folder:?}: turnpike does not find this turnpiked by itself");

@@ -6,13 +6,13 @@ use report::ConfigState;
 
 use crate::config::{Config, LogLevel};
 
-/// What may change while the process runs.
+/// State that may change while the process runs.
 #[derive(Clone, Debug)]
 pub(crate) struct Running {
     pub(crate) config: Arc<Config>,
-    /// Of `api.token_file`. `None`: who reaches REST may read it.
+    /// Of `api.token_file`. `None`: reading takes none.
     pub(crate) token: Option<Arc<str>>,
-    /// Whoever is to change something shows this one. `None`: nobody may.
+    /// Token of requests that change something. `None`: nobody may.
     pub(crate) token_to_change: Option<Arc<str>>,
     pub(crate) state: ConfigState,
 }

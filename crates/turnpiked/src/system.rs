@@ -79,6 +79,12 @@ pub(crate) fn use_huge_pages() {
     }
 }
 
+/// Be called turnpiked, whatever the path was that the program was started by.
+pub(crate) fn take_name() {
+    // It is for people, and there is nothing to do about an error.
+    let _ = nix::sys::prctl::set_name(c"turnpiked");
+}
+
 /// Whether malloc asks for huge pages, by our choice or somebody else's.
 fn asks_for_huge_pages() -> bool {
     let set = std::env::var(TUNABLES).unwrap_or_default();

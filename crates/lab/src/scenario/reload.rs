@@ -3,6 +3,7 @@
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::Signal;
@@ -28,6 +29,19 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "reload-takes-over",
             "limits, capacities and network instances change, no packet is lost and SMFs notice nothing; a start that fails goes back",
             reload_takes_over,
+        )
+        .outlasting()
+        .long(),
+        Scenario::new(
+            "reload-moves-rest",
+            "another address and token of REST come into force, and turnpike finds them",
+            reload_moves_rest,
+        )
+        .outlasting(),
+        Scenario::new(
+            "reload-and-stop",
+            "SIGTERM at any time of a reload ends it, and SMFs hear of it",
+            reload_and_stop,
         )
         .outlasting()
         .long(),
@@ -253,4 +267,50 @@ fn goes_back(world: &World, recovery: u32) -> Result<()> {
     })?;
     let last = change(world, |text| text.replacen(taken, port, 1))?;
     expect(&last, "unchanged")
+}
+
+/// By its command line, as an operator does.
+fn reload_moves_rest(world: &mut World) -> Result<String> {
+    let attached = world.attach_plain("ue1", Family::V4)?;
+    let upf = world.upf.as_ref().context("the UPF is down")?;
+    let token = world.folder.join("token");
+    std::fs::write(&token, "0123456789abcdef-another-token\n")?;
+    let port = "listen = \"127.0.0.1:8806\"";
+    let moved = format!(
+        "listen = \"127.0.0.1:8809\"\ntoken_file = \"{}\"",
+        token.display()
+    );
+    upf.edit(|text| text.replacen(port, &moved, 1))?;
+    let said = upf.turnpike(&world.upf_ns, &["reload"])?;
+    ensure!(said.contains("in force"), "{said}");
+    let status = upf.turnpike(&world.upf_ns, &["status", "--json"])?;
+    let status: Value = serde_json::from_str(&status)?;
+    ensure!(status["sessions"]["used"] == 1, "{}", status["sessions"]);
+    upf.edit(|text| text.replacen(&moved, port, 1))?;
+    let said = upf.turnpike(&world.upf_ns, &["reload"])?;
+    ensure!(said.contains("in force"), "{said}");
+    ping_all(&attached)?;
+    ensure!(reloads(world)? == 2);
+    Ok("there and back".to_owned())
+}
+
+fn reload_and_stop(world: &mut World) -> Result<String> {
+    const TIMES: u64 = 12;
+    for time in 0..TIMES {
+        world.attach_plain(&format!("ue{time}"), Family::V4)?;
+        let upf = world.upf.as_mut().context("the UPF is down")?;
+        upf.edit(|text| text.replacen("[limits]\n", "[limits]\nsmfs = 70\n", 1))?;
+        let (status, body) = upf.post(&world.upf_ns, "/api/v1/reload", "")?;
+        ensure!(status == 200 && body.contains("taking over"), "{body}");
+        // The program starts anew some 100 ms later.
+        thread::sleep(Duration::from_millis(85 + 5 * time));
+        upf.signal(Signal::SIGTERM)?;
+        upf.ended()
+            .with_context(|| format!("{time}: {}", upf.log_tail(20)))?;
+        world.upf = None;
+        world.start_upf()?;
+        ensure!(world.sessions()? == 0, "{time}: sessions were left");
+        world.smf(0)?.associate()?;
+    }
+    Ok(format!("{TIMES} times"))
 }

@@ -675,7 +675,7 @@ impl Node {
                 }
             }
         }
-        // Those that have been silent for long enough by now; others wait on.
+        // A peer that has been silent for long enough by now is ended; others wait on.
         for id in self.peers.ids() {
             self.set_timer(now, Duration::ZERO, Timer::Retention(id));
         }

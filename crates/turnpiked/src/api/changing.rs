@@ -53,7 +53,7 @@ async fn may_change(State(api): State<Api>, request: Request, next: Next) -> Res
     (status = 409, body = ErrorBody, description = "Refused: nothing has changed")))]
 pub(super) async fn reload(State(api): State<Api>) -> Result<Json<ReloadReport>, Failure> {
     let reloader = api.reloader;
-    // Whoever asked may go away, or the time for an answer be over: what has begun is brought to its end.
+    // The client may go away, or the time for an answer be over: a reload that has begun goes to its end.
     let reload = tokio::spawn(async move { reloader.reload().await });
     let report = reload
         .await
@@ -67,7 +67,7 @@ pub(super) async fn reload(State(api): State<Api>) -> Result<Json<ReloadReport>,
     }
 }
 
-/// What a reload with the configuration in the request's body would do.
+/// Judge the configuration in the request's body as a reload does, and do nothing.
 #[utoipa::path(post, path = report::CONFIG_DIFF.path(), request_body(content = String, content_type = "application/toml"),
     responses((status = 200, body = ReloadReport), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody)))]
 pub(super) async fn config_diff(State(api): State<Api>, text: String) -> Json<ReloadReport> {

@@ -13,6 +13,7 @@ use std::os::fd::AsFd;
 use super::*;
 use crate::command::{self, Asked, Piece, Question, Sought};
 use crate::follow::{Refused, Subscription, Whom};
+use crate::reload::Text;
 use crate::snapshot::MessageCount;
 use crate::text::{seid_text, unix_near};
 
@@ -285,9 +286,14 @@ fn api_of(asker: Asker, token: Option<&str>) -> Api {
         token,
         state: ConfigState::default(),
     });
-    let file = "/nowhere/turnpiked.toml".into();
-    let reloader = Reloader::new(file, CONFIG.into(), running.clone(), asker.clone());
-    let of_process = (topology(), SystemTime::now());
+    let text = Text {
+        text: CONFIG.into(),
+        read_at: SystemTime::now(),
+    };
+    let of_file = ("/nowhere/turnpiked.toml".into(), text);
+    let topology = Arc::new(topology());
+    let reloader = Reloader::new(of_file, topology.clone(), running.clone(), asker.clone());
+    let of_process = (topology, SystemTime::now());
     Api::new(asker, running, Arc::new(reloader), of_process)
 }
 

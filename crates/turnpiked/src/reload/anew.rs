@@ -8,7 +8,7 @@ use std::net::UdpSocket;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::Config;
 use crate::recovery::harmless;
 
-/// Environment variable with [`Handed`] as JSON.
+/// Environment variable with the path of [`Handed`] as JSON: too long for itself where many keys have changed.
 const HANDED: &str = "TURNPIKED_HANDED";
 /// First of the sockets that are handed over (sd_listen_fds(3)).
 const FIRST_SOCKET: i32 = 3;
@@ -28,9 +28,11 @@ const FIRST_SOCKET: i32 = 3;
 /// Given to the program that starts anew.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Handed {
-    /// Texts of the former configuration and of the new one.
-    former: PathBuf,
-    new: PathBuf,
+    /// The former configuration and the new one.
+    former: Text,
+    new: Text,
+    /// Path that it lies under itself.
+    path: PathBuf,
     pub(crate) state: ConfigState,
     /// When the process began.
     pub(crate) since: SystemTime,
@@ -38,20 +40,27 @@ pub(crate) struct Handed {
     process: u32,
 }
 
+/// Text of a configuration, and the time before its file was read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Text {
+    pub(crate) text: String,
+    pub(crate) read_at: SystemTime,
+}
+
 impl Handed {
     /// `None`: this is no such start.
     pub(crate) fn read() -> Option<Self> {
-        let text = std::env::var(HANDED).ok()?;
-        let handed: Self = serde_json::from_str(&text).ok()?;
+        let octets = fs::read(std::env::var_os(HANDED)?).ok()?;
+        let handed: Self = serde_json::from_slice(&octets).ok()?;
         (handed.process == std::process::id()).then_some(handed)
     }
 
     /// The configuration to run by.
-    pub(crate) fn text(&self) -> io::Result<String> {
-        fs::read_to_string(match self.has_failed() {
+    pub(crate) fn text(&self) -> &Text {
+        match self.has_failed() {
             true => &self.former,
             false => &self.new,
-        })
+        }
     }
 
     /// Whether the new configuration has.
@@ -62,9 +71,7 @@ impl Handed {
 
     /// N4 is served.
     pub(crate) fn settle(&self) {
-        for file in [&self.former, &self.new] {
-            let _ = fs::remove_file(file);
-        }
+        let _ = fs::remove_file(&self.path);
     }
 
     /// The state of the configuration, if this start succeeds.
@@ -90,46 +97,23 @@ impl Handed {
 /// Start that is to come.
 #[derive(Debug)]
 pub(crate) struct Successor {
-    former: PathBuf,
-    new: PathBuf,
+    pub(super) former: Text,
+    pub(super) new: Text,
     pub(super) state: ConfigState,
     /// The new one.
     pub(super) config: Arc<Config>,
 }
 
 impl Successor {
-    /// Texts lie where sessions do.
-    pub(super) fn prepare(
-        folder: &Path,
-        config: &Arc<Config>,
-        (former, new): (&str, &str),
-    ) -> io::Result<Self> {
-        let own = harmless(&config.node.id.to_string());
-        let path = |which: &str| folder.join(format!("{which}-{own}.toml"));
-        let successor = Self {
-            former: path("former"),
-            new: path("new"),
-            state: ConfigState::default(),
-            config: Arc::clone(config),
-        };
-        for (file, text) in [(&successor.former, former), (&successor.new, new)] {
-            let _ = fs::remove_file(file);
-            let mut options = fs::File::options();
-            let mut file = options
-                .write(true)
-                .create_new(true)
-                .mode(0o600)
-                .open(file)?;
-            file.write_all(text.as_bytes())?;
-        }
-        Ok(successor)
-    }
-
     /// Start the program anew. Returns only when that fails. `sockets`: N4's.
     pub(crate) fn start(self, sockets: Vec<UdpSocket>, since: SystemTime) -> io::Error {
+        let own = harmless(&self.config.node.id.to_string());
+        // Where sessions lie.
+        let folder = self.config.state.dir.clone().unwrap_or_default();
         let handed = Handed {
             former: self.former,
             new: self.new,
+            path: folder.join(format!("handed-{own}.json")),
             state: self.state,
             since,
             process: std::process::id(),
@@ -139,17 +123,16 @@ impl Successor {
 }
 
 fn exec(handed: &Handed, sockets: Vec<UdpSocket>) -> io::Error {
-    let text = match serde_json::to_string(handed) {
-        Ok(text) => text,
-        Err(error) => return error.into(),
-    };
+    if let Err(error) = write(handed) {
+        return error;
+    }
     let mut args = std::env::args_os();
     // The file may have been replaced: another program is another decision.
     let mut command = Command::new("/proc/self/exe");
     command
         .arg0(args.next().unwrap_or_else(|| OsString::from("turnpiked")))
         .args(args)
-        .env(HANDED, text);
+        .env(HANDED, &handed.path);
     if !sockets.is_empty() {
         command
             .env("LISTEN_PID", std::process::id().to_string())
@@ -165,4 +148,19 @@ fn exec(handed: &Handed, sockets: Vec<UdpSocket>) -> io::Error {
         }
     }
     command.exec()
+}
+
+/// For this user alone, in place of what another start may have left.
+fn write(handed: &Handed) -> io::Result<()> {
+    let octets = serde_json::to_vec(handed)?;
+    let _ = fs::remove_file(&handed.path);
+    let mut options = fs::File::options();
+    let mut file = options
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&handed.path)?;
+    file.write_all(&octets).inspect_err(|_| {
+        let _ = fs::remove_file(&handed.path);
+    })
 }

@@ -1,0 +1,274 @@
+//! One exchange over HTTP/2 (TS 29.500, 5.2): a connection, a request or some, answers, and the end.
+//!
+//! A connection serves one exchange. Heartbeats are seconds apart, and a connection that stays would be one more thing
+//! that a peer can fill, stall or cut.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::client::conn::http2::{Builder, SendRequest};
+use hyper::header::{self, HeaderMap, HeaderValue};
+use hyper::{Method, Request, StatusCode, Uri};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsConnector;
+
+use crate::{Server, Tls};
+
+/// Octets of one answer's body.
+pub const BODY_MAX: usize = 64 << 10;
+/// Octets of the headers of an answer.
+const HEADERS_MAX: u32 = 16 << 10;
+/// Octets of a connection, whatever they are: frames may come without end and belong to no answer.
+const CONNECTION_MAX: usize = 1 << 20;
+/// Servers that an answer may lead on to.
+const REDIRECTIONS: usize = 3;
+
+/// An exchange without an answer.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// No connection.
+    #[error("{0}")]
+    Unreachable(io::Error),
+    /// No protected connection.
+    #[error("TLS: {0}")]
+    Tls(io::Error),
+    /// It does not offer HTTP/2 in TLS.
+    #[error("speaks no HTTP/2 (ALPN)")]
+    NoHttp2,
+    /// HTTP/2 was broken, or its end came too early.
+    #[error("HTTP/2: {0}")]
+    Http(String),
+    /// More octets than an answer may have.
+    #[error("an answer of more than {BODY_MAX} octets")]
+    TooLong,
+    /// It took longer than it may.
+    #[error("no answer in time")]
+    Late,
+    /// An answer leads elsewhere, too often or not to where we go.
+    #[error("leads on to {0:?}")]
+    Redirected(String),
+    /// A request that cannot be written.
+    #[error("{0}")]
+    NoRequest(String),
+}
+
+/// A request below the root of a server.
+#[derive(Clone, Debug)]
+pub(crate) struct Ask {
+    pub(crate) method: Method,
+    pub(crate) path: String,
+    pub(crate) content_type: &'static str,
+    pub(crate) body: Bytes,
+    pub(crate) bearer: Option<String>,
+}
+
+/// An answer to it.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+/// Ask a server, and whoever it leads on to, within this time.
+pub(crate) async fn ask(
+    server: &Server,
+    tls: Option<&Tls>,
+    ask: &Ask,
+    time: Duration,
+) -> Result<Answer, Failure> {
+    let answered = tokio::time::timeout(time, follow(server, tls, ask));
+    answered.await.unwrap_or(Err(Failure::Late))
+}
+
+async fn follow(server: &Server, tls: Option<&Tls>, ask: &Ask) -> Result<Answer, Failure> {
+    let first = server.uri(&ask.path);
+    let mut uri = first.ok_or_else(|| Failure::NoRequest(format!("{}{}", server, ask.path)))?;
+    let mut server = server.clone();
+    for _ in 0..=REDIRECTIONS {
+        let answer = exchange(&server, tls, &uri, ask).await?;
+        let leads_on = [
+            StatusCode::TEMPORARY_REDIRECT,
+            StatusCode::PERMANENT_REDIRECT,
+        ];
+        if !leads_on.contains(&answer.status) {
+            return Ok(answer);
+        }
+        let location = answer.headers.get(header::LOCATION);
+        let location = location.and_then(|value| value.to_str().ok()).unwrap_or("");
+        let led = server.redirected(&uri, location);
+        (server, uri) = led.ok_or_else(|| Failure::Redirected(clipped(location)))?;
+    }
+    Err(Failure::Redirected(clipped(&uri.to_string())))
+}
+
+/// A text of a peer, as long as a line may be.
+pub(crate) fn clipped(text: &str) -> String {
+    text.chars().take(200).collect()
+}
+
+async fn exchange(
+    server: &Server,
+    tls: Option<&Tls>,
+    uri: &Uri,
+    ask: &Ask,
+) -> Result<Answer, Failure> {
+    let request = request(uri, ask).map_err(|error| Failure::NoRequest(error.to_string()))?;
+    let mut connection = connect(server, tls).await?;
+    let answer = connection.sender.send_request(request).await;
+    let (parts, body) = answer.map_err(http_failure)?.into_parts();
+    let body = Limited::new(body, BODY_MAX).collect().await;
+    let body =
+        body.map_err(
+            |error| match error.downcast_ref::<http_body_util::LengthLimitError>() {
+                Some(_) => Failure::TooLong,
+                None => Failure::Http(clipped(&error.to_string())),
+            },
+        )?;
+    Ok(Answer {
+        status: parts.status,
+        headers: parts.headers,
+        body: body.to_bytes(),
+    })
+}
+
+fn http_failure(error: hyper::Error) -> Failure {
+    use std::error::Error;
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        text = inner.to_string();
+        cause = inner.source();
+    }
+    Failure::Http(clipped(&text))
+}
+
+fn request(uri: &Uri, ask: &Ask) -> hyper::http::Result<Request<Full<Bytes>>> {
+    // TS 29.500, table 5.2.2.2-1: servers tell types of NFs by it.
+    let mut request = Request::builder()
+        .method(&ask.method)
+        .uri(uri)
+        .header(header::USER_AGENT, "UPF")
+        .header(header::ACCEPT, "application/json, application/problem+json");
+    if !ask.body.is_empty() {
+        request = request
+            .header(header::CONTENT_TYPE, ask.content_type)
+            .header(header::CONTENT_LENGTH, ask.body.len());
+    }
+    if let Some(token) = &ask.bearer {
+        let mut value = HeaderValue::try_from(format!("Bearer {token}"))?;
+        value.set_sensitive(true);
+        request = request.header(header::AUTHORIZATION, value);
+    }
+    request.body(Full::new(ask.body.clone()))
+}
+
+/// Open for as long as this is there.
+struct Connection {
+    sender: SendRequest<Full<Bytes>>,
+    driver: JoinHandle<()>,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+async fn connect(server: &Server, tls: Option<&Tls>) -> Result<Connection, Failure> {
+    let stream = TcpStream::connect((server.host(), server.port())).await;
+    let stream = stream.map_err(Failure::Unreachable)?;
+    let _ = stream.set_nodelay(true);
+    let stream = Bounded::new(stream);
+    if !server.is_tls() {
+        return handshake(stream).await;
+    }
+    let missing = || Failure::Tls(io::Error::other("no authorities are configured"));
+    let connector = TlsConnector::from(tls.ok_or_else(missing)?.0.clone());
+    let name = ServerName::try_from(server.host().to_owned());
+    let name = name.map_err(|error| Failure::Tls(io::Error::other(error)))?;
+    let stream = connector.connect(name, stream).await;
+    let stream = stream.map_err(Failure::Tls)?;
+    if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
+        return Err(Failure::NoHttp2);
+    }
+    handshake(stream).await
+}
+
+async fn handshake(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+) -> Result<Connection, Failure> {
+    let shaken = Builder::new(TokioExecutor::new())
+        .max_header_list_size(HEADERS_MAX)
+        .handshake(TokioIo::new(stream))
+        .await;
+    let (sender, connection) = shaken.map_err(http_failure)?;
+    let driver = tokio::spawn(async move {
+        // Whoever waits for the answer hears why there is none.
+        let _ = connection.await;
+    });
+    Ok(Connection { sender, driver })
+}
+
+/// A stream that ends after so many octets of the peer.
+struct Bounded {
+    stream: TcpStream,
+    left: usize,
+}
+
+impl Bounded {
+    fn new(stream: TcpStream) -> Self {
+        Self {
+            stream,
+            left: CONNECTION_MAX,
+        }
+    }
+}
+
+impl AsyncRead for Bounded {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.left == 0 {
+            return Poll::Ready(Err(io::Error::other(
+                "more octets than an exchange may have",
+            )));
+        }
+        let mut octets = [0; 8 << 10];
+        let room = octets.len().min(self.left).min(buf.remaining());
+        let mut part = ReadBuf::new(&mut octets[..room]);
+        let polled = Pin::new(&mut self.stream).poll_read(cx, &mut part);
+        buf.put_slice(part.filled());
+        let read = part.filled().len();
+        self.left -= read;
+        polled
+    }
+}
+
+impl AsyncWrite for Bounded {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        octets: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, octets)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,12 @@
+//! The service-based interface of 5G cores (TS 29.500) from the UPF's end: requests over HTTP/2, and what an NRF is told.
+//!
+//! [`http`] carries one exchange, within bounds of time and octets that no answer can stretch. [`nrf`] says what is asked, and
+//! when: a [`nrf::Registration`] has no socket and no clock, so that its tests need none.
+
+pub mod http;
+pub mod nrf;
+mod server;
+mod tls;
+
+pub use server::{BadServer, Server};
+pub use tls::{BadTls, Tls};

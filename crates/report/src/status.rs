@@ -57,6 +57,39 @@ pub struct Status {
     /// Sessions that outlive the process; absent: they end with it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<StateReport>,
+    /// Registration with an NRF; absent: none is configured, or of an earlier release.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nrf: Option<NrfReport>,
+}
+
+/// Registration with an NRF (TS 29.510).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct NrfReport {
+    /// `registering`, `registered`.
+    pub state: String,
+    /// Our NF Instance ID.
+    pub instance_id: String,
+    /// NRF that knows us.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
+    /// Seconds between heartbeats, as it wants them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub heartbeat_s: Option<u64>,
+    /// Requests that were granted, of all NRFs.
+    pub granted: u64,
+    /// Requests that were refused, or got no answer.
+    pub refused: u64,
+    /// The last of these: which NRF, and why. NRFs write it, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
+}
+
+impl NrfReport {
+    /// No NRF knows us.
+    pub const REGISTERING: &'static str = "registering";
+    /// One does.
+    pub const REGISTERED: &'static str = "registered";
 }
 
 /// Sessions that outlive the process, and those that it found.

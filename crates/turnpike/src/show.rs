@@ -5,8 +5,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use report::{
     ApplicationReport, BuffersBody, CapacityReport, DatapathBody, DropReport, FarReport, Fill,
-    PdrReport, PeerReport, PolicyReport, PortReport, QerReport, ReloadReport, SessionDetail,
-    SessionPage, SmfReport, StateReport, Status, TableFill,
+    NrfReport, PdrReport, PeerReport, PolicyReport, PortReport, QerReport, ReloadReport,
+    SessionDetail, SessionPage, SmfReport, StateReport, Status, TableFill,
 };
 use serde_json::Value;
 
@@ -32,6 +32,7 @@ pub(crate) fn status(status: &Status) -> String {
         huge_pages(status),
     );
     out += &status.state.as_ref().map_or(String::new(), state);
+    out += &status.nrf.as_ref().map_or(String::new(), nrf);
     out + &troubles(status) + &ports(&status.ports) + "\n" + &tables(&status.tables)
 }
 
@@ -96,6 +97,16 @@ fn state(state: &StateReport) -> String {
         );
     }
     out + "\n\n"
+}
+
+/// The NRF that knows this UPF, or why none does.
+fn nrf(nrf: &NrfReport) -> String {
+    let last = nrf.last_error.as_ref().map(Cell::cell);
+    let why = last.map_or(String::new(), |last| format!(": {last}"));
+    match &nrf.server {
+        Some(server) => format!("registered with NRF {}\n\n", server.cell()),
+        None => format!("! no NRF knows this UPF{why}\n\n"),
+    }
 }
 
 /// Memory in huge pages: nothing where they are not asked for, and of files where there are none.

@@ -245,7 +245,9 @@ fn authorized(token: Option<&str>, headers: &HeaderMap) -> bool {
 #[utoipa::path(get, path = report::STATUS.path(), responses((status = 200, body = Status)))]
 async fn status(State(api): State<Api>) -> Result<Json<Status>, Failure> {
     let snapshot = api.control.snapshot().await?;
-    let Running { config, state, .. } = api.running.now();
+    let Running {
+        config, state, nrf, ..
+    } = api.running.now();
     let datapaths = DatapathKind::built().into_iter();
     Ok(Json(Status {
         version: cli::RELEASE.to_owned(),
@@ -269,6 +271,7 @@ async fn status(State(api): State<Api>) -> Result<Json<Status>, Failure> {
         huge_pages: system::huge_pages(),
         config: Some(state),
         state: snapshot.state,
+        nrf,
     }))
 }
 
@@ -531,8 +534,8 @@ async fn openapi() -> Json<utoipa::openapi::OpenApi> {
     responses((status = 200, body = String, content_type = metrics::CONTENT_TYPE)))]
 async fn metrics(State(api): State<Api>) -> Result<Response, Failure> {
     let snapshot = api.control.snapshot().await?;
-    let state = api.running.now().state;
-    let text = metrics::encode(&snapshot, &state, api.started)
+    let Running { state, nrf, .. } = api.running.now();
+    let text = metrics::encode(&snapshot, (&state, nrf.as_ref()), api.started)
         .map_err(|_| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "metrics"))?;
     Ok(([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response())
 }

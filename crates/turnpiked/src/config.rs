@@ -8,6 +8,7 @@ mod cores;
 mod dpdk;
 mod forwarding_policy;
 mod memory;
+mod nrf;
 mod predefined;
 pub(crate) mod qos;
 mod rest;
@@ -31,11 +32,12 @@ pub(crate) use memory::{
     Memory, doubt as doubt_of_memory, problem as problem_of_memory,
     problem_of_second as problem_of_second_tables,
 };
+pub(crate) use nrf::{Nrf, Slice, is_full};
 pub(crate) use predefined::PredefinedRule;
 pub(crate) use router::Router;
 pub(crate) use system::{System, read_token};
 pub(crate) use understood::understood;
-pub(crate) use values::{NodeId, Prefix};
+pub(crate) use values::{NodeId, Prefix, is_fqdn};
 
 /// The whole file.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -71,6 +73,8 @@ pub(crate) struct Config {
     pub(crate) usage_log: UsageLog,
     #[serde(default)]
     pub(crate) state: State,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) nrf: Option<Nrf>,
 }
 
 /// Identity of this UPF towards SMFs.
@@ -703,7 +707,8 @@ pub(crate) fn parse(text: &str) -> Result<Config, Problem> {
 
 /// Turn serde's words into key, value and reason.
 fn name_problem(tree: &toml::Table, path: String, words: &str) -> Problem {
-    let words = words.trim_end();
+    // toml adds where it was, which the key says.
+    let words = words.split("\nin `").next().unwrap_or(words).trim_end();
     let path = if path == "." { String::new() } else { path };
     if let Some(field) = words
         .strip_prefix("missing field `")

@@ -27,6 +27,7 @@ use crate::config::{
 };
 use crate::control::{About, Control, EchoSockets, Gate, HostNetwork, Policies, Usage};
 use crate::kept::Beginning;
+use crate::nrf::{self, Farewell};
 use crate::reload::{Handed, Reloader, Successor, Text};
 use crate::running::{Running, Shared};
 use crate::usage_log::UsageLog;
@@ -112,6 +113,7 @@ pub(crate) fn run(config: Config, process: &mut Process) -> Result<Option<Succes
                 .map(Handed::state)
                 .unwrap_or_default()
         },
+        nrf: None,
     });
     let topology = Arc::new(topology);
     let of_file = (process.file.clone(), process.text.clone());
@@ -120,6 +122,9 @@ pub(crate) fn run(config: Config, process: &mut Process) -> Result<Option<Succes
     let reloader = Arc::new(reloader);
     let offered = reloader.offer_access(process.text.read_at);
     let of_process = (topology, process.since);
+    let (leave, left) = oneshot::channel();
+    let registered = nrf::keep_registered(running.clone(), asker.clone(), left);
+    let of_end = running.clone();
     let api = Api::new(asker.clone(), running, Arc::clone(&reloader), of_process);
     let (history, router) = (api.clone().keep_history(), api.router());
     let (handed, started) = (process.handed.clone(), process.started);
@@ -132,7 +137,7 @@ pub(crate) fn run(config: Config, process: &mut Process) -> Result<Option<Succes
         tokio::spawn(api::serve(listener, router, limits));
         tokio::spawn(history);
         let settled = Arc::clone(&is_settled);
-        tokio::spawn(async move {
+        let served = tokio::spawn(async move {
             // Else it has ended, which is said elsewhere.
             if ready.await.is_ok() {
                 settled.store(true, Ordering::Relaxed);
@@ -146,10 +151,15 @@ pub(crate) fn run(config: Config, process: &mut Process) -> Result<Option<Succes
                     "ready"
                 );
                 system::notify("READY=1");
+                registered.await;
             }
         });
-        until_the_end((&asker, &reloader, &is_settled), (ends, harmless), ended).await
+        let farewell = (Farewell::new(leave, served), of_end);
+        let ending = (&asker, &reloader, &*is_settled);
+        until_the_end(ending, (ends, harmless), ended, farewell).await
     })?;
+    // A name that is being looked up would keep it waiting.
+    runtime.shutdown_background();
     let successor = reloader.take_successor().filter(|_| hands_over);
     if successor.is_some()
         && let Some(offered) = offered
@@ -443,6 +453,7 @@ async fn until_the_end(
     (asker, reloader, is_settled): (&Asker, &Arc<Reloader>, &AtomicBool),
     (mut ends, mut harmless): (Ends, Harmless),
     mut ended: Ended,
+    (mut farewell, running): (Farewell, Shared),
 ) -> Result<bool> {
     let mut told = false;
     loop {
@@ -453,6 +464,7 @@ async fn until_the_end(
                     Ok(true)
                 }
                 Ok(Ok(false)) if told => {
+                    farewell.finish().await;
                     tracing::info!("ended");
                     Ok(false)
                 }
@@ -478,6 +490,7 @@ async fn until_the_end(
         told = true;
         is_settled.store(true, Ordering::Relaxed);
         system::notify("STOPPING=1");
+        farewell.say(&running.config());
         // Questions may fill the queue.
         asker.insist(Command::ShutDown);
     }

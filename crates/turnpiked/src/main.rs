@@ -17,6 +17,7 @@ mod kept;
 mod lines;
 mod logging;
 mod n4;
+mod nrf;
 mod packet_info;
 mod plan;
 mod port_reports;

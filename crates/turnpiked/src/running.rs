@@ -1,8 +1,9 @@
 //! The configuration in effect, as all threads see it.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
-use report::ConfigState;
+use report::{ConfigState, NrfReport};
+use tokio::sync::watch;
 
 use crate::config::{Config, LogLevel};
 
@@ -15,32 +16,35 @@ pub(crate) struct Running {
     /// Token of requests that change something. `None`: nobody may.
     pub(crate) token_to_change: Option<Arc<str>>,
     pub(crate) state: ConfigState,
+    /// `None`: there is no `[nrf]`.
+    pub(crate) nrf: Option<NrfReport>,
 }
 
 /// Handle of it.
 #[derive(Clone, Debug)]
-pub(crate) struct Shared(Arc<RwLock<Running>>);
+pub(crate) struct Shared(Arc<watch::Sender<Running>>);
 
 impl Shared {
     pub(crate) fn new(running: Running) -> Self {
-        Self(Arc::new(RwLock::new(running)))
+        Self(Arc::new(watch::Sender::new(running)))
     }
 
     /// As it is now.
     pub(crate) fn now(&self) -> Running {
-        self.0
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.0.borrow().clone()
     }
 
     pub(crate) fn config(&self) -> Arc<Config> {
-        let running = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(&running.config)
+        Arc::clone(&self.0.borrow().config)
     }
 
     pub(crate) fn change(&self, change: impl FnOnce(&mut Running)) {
-        change(&mut self.0.write().unwrap_or_else(PoisonError::into_inner));
+        self.0.send_modify(change);
+    }
+
+    /// Told of each change from now on.
+    pub(crate) fn watch(&self) -> watch::Receiver<Running> {
+        self.0.subscribe()
     }
 
     /// The log has another level, until the file is read again.

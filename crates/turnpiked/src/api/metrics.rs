@@ -10,7 +10,8 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::registry::Registry;
 use report::{
-    CapacityReport, ConfigState, PolicyUse, PortReport, ReloadReport, ShaperReport, WorkerReport,
+    CapacityReport, ConfigState, NrfReport, PolicyUse, PortReport, ReloadReport, ShaperReport,
+    WorkerReport,
 };
 
 use super::refusals;
@@ -22,7 +23,7 @@ pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0
 /// All of it as OpenMetrics text.
 pub(crate) fn encode(
     snapshot: &Snapshot,
-    config: &ConfigState,
+    (config, nrf): (&ConfigState, Option<&NrfReport>),
     started: SystemTime,
 ) -> Result<String, Error> {
     let mut registry = Registry::default();
@@ -30,6 +31,7 @@ pub(crate) fn encode(
     registry.register_collector(Box::new(Page {
         snapshot: snapshot.clone(),
         config: config.clone(),
+        nrf: nrf.cloned(),
         process,
     }));
     let mut text = String::new();
@@ -41,6 +43,7 @@ pub(crate) fn encode(
 struct Page {
     snapshot: Snapshot,
     config: ConfigState,
+    nrf: Option<NrfReport>,
     process: Process,
 }
 
@@ -68,6 +71,7 @@ impl Collector for Page {
         self.traffic(&mut out)?;
         self.log(&mut out)?;
         self.config(&mut out)?;
+        self.nrf(&mut out)?;
         self.process(&mut out)
     }
 }
@@ -80,6 +84,18 @@ impl Page {
         let failed = last.is_some_and(ReloadReport::went_wrong);
         let help = "1 when the last reload was refused or failed";
         out.gauge("turnpike_config_reload_failed", help, u64::from(failed))
+    }
+
+    /// Nothing where there is none.
+    fn nrf(&self, out: &mut Out<'_>) -> Result<(), Error> {
+        let Some(nrf) = &self.nrf else { return Ok(()) };
+        let is_registered = nrf.state == NrfReport::REGISTERED;
+        let help = "1 while an NRF knows this UPF";
+        out.gauge("turnpike_nrf_registered", help, u64::from(is_registered))?;
+        let requests = [("granted", nrf.granted), ("refused", nrf.refused)];
+        let requests = requests.map(|(outcome, count)| ([("outcome", outcome)], count));
+        let help = "Requests to NRFs";
+        out.counters("turnpike_nrf_requests", help, requests.into_iter())
     }
 
     fn state(&self, out: &mut Out<'_>) -> Result<(), Error> {

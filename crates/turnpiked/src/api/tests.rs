@@ -285,6 +285,7 @@ fn api_of(asker: Asker, token: Option<&str>) -> Api {
         token_to_change: Some(token.clone().unwrap_or_else(|| TO_CHANGE.into())),
         token,
         state: ConfigState::default(),
+        nrf: None,
     });
     let text = Text {
         text: CONFIG.into(),

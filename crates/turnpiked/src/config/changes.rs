@@ -208,7 +208,12 @@ fn names(items: &[Value]) -> Vec<Named> {
             }
             Some(name)
         };
-        name.map(str::to_owned).or_else(of_flow).unwrap_or_default()
+        let of_slice = || {
+            let (sst, sd) = (item.get("sst")?, item.get("sd").and_then(Value::as_str));
+            Some(sd.map_or_else(|| sst.to_string(), |sd| format!("{sst}-{sd}")))
+        };
+        let name = name.map(str::to_owned);
+        name.or_else(of_flow).or_else(of_slice).unwrap_or_default()
     };
     let numbered = items.iter().map(|item| {
         let name = name(item);
@@ -293,6 +298,8 @@ fn judge(found: &Found<'_>, before: &Config, after: &Config) -> Takes {
             new.and_then(Value::as_str) == Some(ForwardingPolicy::LENIENT),
             "FARs of sessions may name this policy towards access",
         ),
+        // Sessions know nothing of NRFs.
+        key if key == "nrf" || key.starts_with("nrf.") => Takes::Nothing,
         key if has(AT_ONCE, key) => Takes::Nothing,
         key if has(BY_TAKE_OVER, key) => Takes::TakeOver,
         limit if limit.starts_with("limits.") => judge_limit(limit, &before.limits, &after.limits),
@@ -810,6 +817,29 @@ mod tests {
         ];
         assert_eq!(found, expected);
         assert_eq!(newcomers(&after, &after), []);
+    }
+
+    #[test]
+    fn registrations_change_while_it_runs() {
+        let nrf = |lines: &str| {
+            let nrf = format!("servers = [\"http://a:1\"]\n{lines}");
+            Some(toml::from_str(&nrf).unwrap())
+        };
+        let one = || nrf("[[slice]]\nsst = 1\n");
+        let came = takes(|config| config.nrf = one());
+        assert_eq!(came, [("nrf".to_owned(), Takes::Nothing)]);
+        let before = Config {
+            nrf: one(),
+            ..example()
+        };
+        let after = Config {
+            nrf: nrf("priority = 1\n[[slice]]\nsst = 1\nsd = \"010203\"\n"),
+            ..example()
+        };
+        let found = changes(&before, &after).into_iter();
+        let found: Vec<_> = found.map(|of| (of.key, of.takes)).collect();
+        let keys = ["nrf.priority", "nrf.slice[1]", "nrf.slice[1-010203]"];
+        assert_eq!(found, keys.map(|key| (key.to_owned(), Takes::Nothing)));
     }
 
     #[test]

@@ -1207,3 +1207,120 @@ fn cpus_of_a_plan_name_their_threads() {
         ("control,worker-0".into(), String::new())
     );
 }
+
+/// `SMALL`, registered with an NRF.
+fn with_nrf(lines: &str, slice: &str) -> String {
+    format!("{SMALL}[nrf]\n{lines}\n[[nrf.slice]]\n{slice}\n")
+}
+
+#[test]
+fn the_example_of_an_nrf_is_right_when_it_is_no_comment() {
+    let (_, commented) = EXAMPLE.split_once("\n# [nrf]\n").unwrap();
+    let lines = commented.lines().filter_map(|line| {
+        let line = line.strip_prefix("# ")?;
+        let is_code = line.starts_with('[')
+            || line.split_once(" = ").is_some_and(|(key, _)| {
+                key.bytes()
+                    .all(|b| b.is_ascii_lowercase() || b == b'_' || b == b'2')
+            });
+        is_code.then_some(line)
+    });
+    let of_file = |line: &&str| line.contains("_file = ");
+    let lines: Vec<&str> = lines.filter(|line| !of_file(line)).collect();
+    let text = format!("{SMALL}[nrf]\n{}\n", lines.join("\n"));
+    let nrf = parse(&text).unwrap().nrf.unwrap();
+    assert_eq!(nrf.servers.len(), 2);
+    assert_eq!(nrf.slice[0].dnns, ["internet"]);
+    let refused = "nrf.servers[1] = \"https://nrf2.example.org\": https wants nrf.ca_file, with the authorities of its certificate";
+    assert_eq!(problems(&text), [refused]);
+    // Each key stands there.
+    let shown: toml::Table = toml::from_str(&toml::to_string(&nrf).unwrap()).unwrap();
+    for key in shown.keys().filter(|key| *key != "slice") {
+        assert!(commented.contains(&format!("\n# {key} = ")), "{key}");
+    }
+}
+
+#[test]
+fn what_no_nrf_can_be_told_is_refused() {
+    let at = "servers = [\"http://10.0.0.5:7777\"]";
+    assert_eq!(problems(&with_nrf(at, "sst = 1")), [""; 0]);
+    for (lines, slice, reason) in [
+        (
+            "servers = []",
+            "sst = 1",
+            "nrf.servers = []: must be 1 to 16; without NRF leave [nrf] out",
+        ),
+        (
+            "servers = [\"http://a:1\", \"http://a:1\"]",
+            "sst = 1",
+            "nrf.servers[1] = \"http://a:1\": named twice",
+        ),
+        (
+            "servers = [\"10.0.0.5:7777\"]",
+            "sst = 1",
+            "nrf.servers[0] = \"10.0.0.5:7777\": not like http://10.0.0.5:7777 or https://nrf.example.org",
+        ),
+        (
+            &format!("{at}\nfqdn = \"upf1\""),
+            "sst = 1",
+            "nrf.fqdn = \"upf1\": not a full domain name, such as upf1.example.org",
+        ),
+        (
+            &format!("{at}\naddresses = [\"0.0.0.0\"]"),
+            "sst = 1",
+            "nrf.addresses[0] = \"0.0.0.0\": must be one address",
+        ),
+        (
+            &format!("{at}\nplmns = [\"0010\"]"),
+            "sst = 1",
+            "nrf.plmns[0] = \"0010\": not 5 or 6 digits, MCC and MNC, such as \"00101\"",
+        ),
+        (
+            &format!("{at}\nheartbeat_s = 0"),
+            "sst = 1",
+            "nrf.heartbeat_s = 0: must be 1 to 3600",
+        ),
+        (
+            &format!("{at}\ninstance_id = \"2ed6657d-e927-568b-95e1-2665a8aea6a2\""),
+            "sst = 1",
+            "nrf.instance_id = \"2ed6657d-e927-568b-95e1-2665a8aea6a2\": not a UUID of version 4, as uuidgen makes it (TS 29.571, NfInstanceId)",
+        ),
+        (
+            &format!("{at}\nkey_file = \"/nowhere\""),
+            "sst = 1",
+            "nrf.key_file = \"/nowhere\": wants nrf.certificate_file",
+        ),
+        (at, "sd = \"010203\"", "nrf.slice[0].sst: is required"),
+        (
+            at,
+            "sst = 1\nsd = \"10203\"",
+            "nrf.slice[0].sd = \"10203\": not six hexadecimal digits, such as \"010203\"",
+        ),
+        (
+            at,
+            "sst = 1\nsd = \"0a0203\"\n[[nrf.slice]]\nsst = 1\nsd = \"0A0203\"",
+            "nrf.slice[1] = {\"sst\":1,\"sd\":\"0A0203\"}: named twice",
+        ),
+        (
+            at,
+            "sst = 1\ndnns = [\"in ternet\"]",
+            "nrf.slice[0].dnns[0] = \"in ternet\": not a DNN, such as internet",
+        ),
+        (
+            at,
+            "sst = 1\ndnns = [\"internet\", \"Internet\"]",
+            "nrf.slice[0].dnns[1] = \"Internet\": named twice",
+        ),
+    ] {
+        assert_eq!(problems(&with_nrf(lines, slice)), [reason]);
+    }
+    let ca = format!("{at}\nca_file = \"/nowhere/ca.pem\"");
+    let refused = problems(&with_nrf(&ca, "sst = 1"));
+    assert!(
+        refused[0].starts_with("nrf.ca_file = \"/nowhere/ca.pem\": "),
+        "{refused:?}"
+    );
+    let unnamed = with_nrf(at, "sst = 1").replace("\"internet\"", "\"the internet\"");
+    let refused = "nrf.slice[0].dnns: is required, as no network instance has the name of a DNN";
+    assert_eq!(problems(&unnamed), [refused]);
+}

@@ -32,7 +32,7 @@ impl TryFrom<String> for NodeId {
 }
 
 /// Labels of 1 to 63 letters, digits and inner hyphens, 253 in all (RFC 1123, 2.1).
-pub(super) fn is_fqdn(text: &str) -> bool {
+pub(crate) fn is_fqdn(text: &str) -> bool {
     text.len() <= 253
         && text.split('.').all(|label| {
             (1..=63).contains(&label.len())

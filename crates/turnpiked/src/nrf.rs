@@ -131,14 +131,14 @@ impl Held {
             Some(held) if held.profile == profile && held.settings == *settings => {
                 return Some(held);
             }
-            // An NRF that is no longer listed will notice: it may be another way to one that is, and SMFs would hear that this UPF
-            // has gone.
-            Some(held) if held.instance == instance => {
+            Some(mut held) if held.instance == instance => {
                 let at = held.registration.registered_with();
                 let server = at.and_then(|at| held.settings.servers.get(at));
                 let known = servers.iter().position(|listed| Some(listed) == server);
-                if let Some(known) = known {
-                    registration = registration.known_to(known);
+                match known {
+                    Some(known) => registration = registration.known_to(known),
+                    // Before another one is told: it may have the same registrations.
+                    None => held.say_goodbye().await,
                 }
             }
             Some(mut held) => held.say_goodbye().await,

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""The tables of figures in README.md and benches/README.md, from the newest committed result of `make bench`
-(benches/results/DATE*.json); --check fails if the committed pages differ."""
+"""The tables of figures in README.md, benches/README.md and docs/howto/sizing.md, and the chart docs/pictures/packets.svg, from the newest
+committed result of `make bench` (benches/results/DATE*.json); --check fails if the committed ones differ."""
+import html
 import json
 import pathlib
 import re
 import sys
+import textwrap
 
 root = pathlib.Path(__file__).resolve().parent.parent
 # What README tells, and as what; {n}: of the most sessions that were measured.
@@ -38,6 +40,11 @@ PUBLISHED = [
     ("PEPC, 1 000 000 users", "200", "200"),
     ("sockets (thesis)", "16 700", "16 700"),
 ]
+# eUPF, as we have measured it: benches/README.md says how. Up and down, harness included, as the floor is in ours.
+EUPF = {"commit": "a8d774a", 1000: (150, 145), 100_000: (611, 605)}
+# Of the chart: what a packet takes from one CPU, with few sessions and with many. Places are those of PATHS and PUBLISHED.
+FEW, MANY = "1 000 sessions", "100 000 and more"
+INK = {"ours": "#1b6ca8", "elsewhere": "#8a6d3b", "published": "#8c8c8c"}
 
 
 def number(value):
@@ -97,6 +104,82 @@ def side_by_side(report):
     return "\n".join(lines) + "\n"
 
 
+def all_in(report):
+    """ns of CPU for a packet, floor included, by path and sessions: up and down."""
+    figures = {figure["name"]: figure for figure in report["figures"]}
+    most, found = report["conditions"]["sessions"], {}
+    for what, name, ways, is_above in PATHS:
+        for n in (1000, most):
+            of = [figures.get(name.format(way=way, n=n)) for way in ways]
+            if None not in of and ("{n}" in name or n == 1000):
+                found[what, n] = [figure["value"] + figure["floor"] * is_above for figure in of]
+    return found
+
+
+def sizing(report):
+    """For docs/howto/sizing.md: what a CPU carries, and what a session takes."""
+    figures = {figure["name"]: figure["value"] for figure in report["figures"]}
+    most = report["conditions"]["sessions"]
+    lines = ["| A CPU carries, million packets a second at most | up, 1 000 sessions | down | " + f"up, {number(most)} | down |", "|---|---|---|---|---|"]
+    found = all_in(report)
+    for what, _, _, _ in PATHS:
+        cells = [f"{1000 / ns:.1f}" for n in (1000, most) for ns in found.get((what, n), ())]
+        lines.append(f"| {what} | {' | '.join(cells + [''] * (4 - len(cells)))} |")
+    rates = [f"{figures[f'dpdk-worker-{way}-64B-rate'] / 1e6:.1f}" for way in ("up", "down")]
+    lines += [f"| *measured:* one worker of `dpdk` between rings, 64 octets | {' | '.join(rates)} | | |", ""]
+    lines += ["| | |", "|---|---|"]
+    for what, name, unit in [
+        ("memory for each session, all of turnpiked", "memory_per_session", "octets"),
+        ("… of that beyond what it takes without a session", "memory_per_session_above_idle", "octets"),
+        ("memory without a session, tables for as many", "idle_memory", "MB"),
+        ("CPU for an establishment", f"establish_cpu_{most}", "us"),
+        ("CPU for a path switch", f"modify_cpu_{most}", "us"),
+        ("CPU for a deletion", f"delete_cpu_{most}", "us"),
+    ]:
+        lines.append(f"| {what}, {number(most)} sessions | {number(figures[name])} {unit} |")
+    return "\n".join(lines) + "\n"
+
+
+def chart(report, name):
+    """Bars of ns for each packet: ours from this result, eUPF's from another machine, and what the papers say."""
+    of, found = report["conditions"], all_in(report)
+    most = of["sessions"]
+    rows = {FEW: [], MANY: []}
+    for what, path, _, _ in PATHS[:2]:
+        label = f"Turnpike, {path.split('-')[0].split('_')[0].upper()}"
+        rows[FEW].append((label, found[what, 1000], "ours"))
+        rows[MANY].append((f"{label}, {number(most)}", found[what, most], "ours"))
+    rows[FEW].append((f"eUPF {EUPF['commit']}, another machine", EUPF[1000], "elsewhere"))
+    rows[MANY].append((f"eUPF {EUPF['commit']}, another machine, 100 000", EUPF[100_000], "elsewhere"))
+    # Sockets would leave no room for the others.
+    for what, up, down in PUBLISHED[:2]:
+        rows[MANY].append((f"{what}: published", (float(up), float(down)), "published"))
+    notes = (
+        f"Ours: benches/results/{name}, {of['cpu']}, {of['cores']} cores, kernel {of['kernel']}, commit {of['commit']}; 64-octet packets of users in "
+        "random order, MBR, floor included; XDP: the attached program, without a driver; DPDK: one worker between rings. eUPF: by the same method, "
+        "users in rotation, without MBR, on another virtual machine of 2 CPUs (benches/README.md). Published: one core of other hardware. "
+        "Linux' own forwarding: not measured. Compare what is of one colour. Made by scripts/figures.py."
+    )
+    left, scale, width = 350, 0.78, 900
+    body, y = [], 52
+    for title, bars in rows.items():
+        body.append(f'<text x="12" y="{y}" font-weight="bold">{title}</text>')
+        y += 10
+        for label, (up, down), kind in bars:
+            body.append(f'<text x="{left - 10}" y="{y + 16}" text-anchor="end">{html.escape(label)}</text>')
+            for ns, shift, shade in ((up, 0, 1), (down, 12, 0.6)):
+                body.append(f'<rect x="{left}" y="{y + shift}" width="{ns * scale:.0f}" height="10" fill="{INK[kind]}" fill-opacity="{shade}"/>')
+                body.append(f'<text x="{left + ns * scale + 5:.0f}" y="{y + shift + 9}" font-size="10">{number(round(ns))}</text>')
+            y += 34
+        y += 26
+    for note in textwrap.wrap(notes, 150):
+        body.append(f'<text x="12" y="{y}" font-size="11" fill="#555">{html.escape(note)}</text>')
+        y += 15
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {y}" width="{width}" height="{y}" font-family="sans-serif" font-size="12" fill="#222">'
+    title = "Nanoseconds of CPU for each packet: uplink above, downlink below (pale)"
+    return "\n".join([head, f'<title>{title}</title>', '<rect width="100%" height="100%" fill="#fff"/>', f'<text x="12" y="24" font-size="16" font-weight="bold">{title}</text>', *body, "</svg>", ""])
+
+
 def page(path, text):
     """The file with this between its marks."""
     marks = re.compile(r"(<!-- figures: made by scripts/figures.py -->\n).*(<!-- end of figures -->\n)", re.S)
@@ -113,9 +196,14 @@ def main():
     pages = {
         root / "README.md": said.format(place="benches/results/") + headlines(report),
         root / "benches/README.md": said.format(place="results/") + side_by_side(report) + "\n" + everything(report),
+        root / "docs/howto/sizing.md": said.format(place="../../benches/results/") + sizing(report),
     }
-    for path, text in pages.items():
-        whole = page(path, text)
+    made = {path: page(path, text) for path, text in pages.items()}
+    picture = root / "docs/pictures/packets.svg"
+    if not picture.exists():
+        picture.write_text("")
+    made[picture] = chart(report, newest.name)
+    for path, whole in made.items():
         if "--check" not in sys.argv:
             path.write_text(whole)
         elif path.read_text() != whole:

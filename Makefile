@@ -16,7 +16,7 @@ DPDK ?= $(if $(filter dpdk%,$(DATAPATH)),1)
 WITH_DPDK := --features slowpath/dpdk,turnpiked/dpdk
 FEATURES := $(if $(filter 1,$(DPDK)),--features turnpiked/dpdk)
 
-.PHONY: help setup setup-all setup-fuzz build test demo scenarios deb image test-packages test-monitoring test-helm test-page screenshots page-programs acceptance bench fuzz-smoke docs lint fmt golden verify clean
+.PHONY: help setup setup-all setup-fuzz build test demo scenarios deb image test-packages test-monitoring test-helm test-docs test-page screenshots page-programs acceptance bench fuzz-smoke docs lint fmt golden verify clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t14
@@ -64,7 +64,14 @@ page-programs:
 test-page: page-programs ## the page of REST in headless Chromium: each view with 0, 1 and 100 000 sessions, tokens, a restart
 	tests/page/check.py --turnpiked $(or $(PREBUILT),target/debug)/turnpiked
 
-screenshots: page-programs ## pictures of the page for the README, after 15 minutes of traffic
+# PREBUILT=target/debug: of programs that are there.
+test-docs: setup ## links, commands and keys of the documentation, and what the tutorial and the how-tos tell to type, run beside the demonstration
+	$(if $(PREBUILT),,$(CARGO) build --locked --bins)
+	tests/docs/check.py --programs $(or $(PREBUILT),target/debug) --self-test --run
+
+screenshots: page-programs ## pictures for the README: of the page after 15 minutes of traffic, and of turnpike top
+	$(if $(PREBUILT),,$(CARGO) build --locked --bins)
+	tests/docs/check.py --programs $(or $(PREBUILT),target/debug) --picture docs/pictures/top.svg
 	tests/page/check.py --turnpiked $(or $(PREBUILT),target/debug)/turnpiked --pictures docs/pictures
 
 test: setup-all ## every test: unit, property, golden, data path, scenarios
@@ -113,6 +120,7 @@ lint: setup-all ## formatting, lints, alerts, and dependencies that may not be, 
 	scripts/circles.py
 	scripts/types.py
 	tests/monitoring/check.py
+	tests/docs/check.py
 	build/tools/bin/cargo-deny --locked check bans licenses sources
 	# What is installed: without DPDK, and without what only tests have.
 	$(CARGO) clippy --locked --workspace --lib --bins -- -D warnings

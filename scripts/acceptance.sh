@@ -27,6 +27,7 @@ all() {
 		part "scenarios $datapath" make --no-print-directory scenarios DPDK=1 DATAPATH=$datapath
 		part "demonstration $datapath" make --no-print-directory demo DPDK=1 DATAPATH=$datapath
 	done
+	part documentation tests/docs/check.py --programs target/release --self-test --run
 	part packages make --no-print-directory -s deb
 	part "packages under systemd" tests/packages/check.py build/deb
 	part image scripts/image.sh build/deb

@@ -111,7 +111,8 @@ def links(page, prose, texts, wrong):
     """Of files of the tree, and of headings in pages."""
     for number, line in enumerate(prose, 1):
         line = re.sub(r"`[^`]*`", "``", line)
-        for target in re.findall(r"\]\(([^)\s]+)\)", line):
+        for target in re.findall(r"\]\(([^)\s]+)\)|<img src=\"([^\"]+)\"", line):
+            target = "".join(target)
             if re.match(r"[a-z]+:", target):
                 continue
             path, _, anchor = target.partition("#")
@@ -523,6 +524,7 @@ def picture(programs, to):
 MISTAKES = [
     (TUTORIAL, "](", "](nowhere.md) [", "leads nowhere", False),
     ("docs/howto/first-day-in-production.md", "](", "](../limits.md#nothing) [", "has no heading #nothing", False),
+    ("README.md", "top.svg", "tops.svg", "leads nowhere", False),
     (TUTORIAL, "make demo", "make dmeo", "no target dmeo", False),
     ("docs/howto/open5gs.md", "role = ", "rule = ", "no key interface.rule", False),
     ("docs/howto/nics-and-tuning.md", "`datapath.cpus`", "`datapath.cpu`", "no key datapath.cpu", False),

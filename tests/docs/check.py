@@ -15,6 +15,9 @@ A fence says what its lines are for:
   ```sh        run; must not fail
   ```text      of another machine or for people, as are fences without a word: looked at, not run. The checker counts them
 
+What is asked of `turnpike` in the middle of a sentence there, in docs/commands.md and in the README is run once too, with an address and a SEID of
+the lab in the place of ADDRESS and SEID; `top` with --once, `trace` with --count 1. Its exit code has to be 0.
+
 Of a page all that is run is run by one shell, so that variables stay: in the UPF's namespace of the lab, or, in the tutorial, beside it.
 A line that begins with `make demo` is what the checker has done by then, with the programs that it was given.
 """
@@ -428,6 +431,44 @@ def run_page(page, fences, shell, wrong):
     return count
 
 
+# What changes something is not for a look.
+ACTS = {"reload", "log-level", "completions"}
+# Of which a sentence names the subcommand alone.
+NAMES = {"turnpike trace", "turnpike qos", "turnpike session", "turnpike config diff"}
+
+
+def questions(texts):
+    """What `turnpike` is asked within sentences, with the pages that ask it."""
+    asked = {}
+    for page in texts:
+        if page not in {TUTORIAL, "docs/commands.md", "README.md"} and not page.startswith("docs/howto/"):
+            continue
+        for line in split(page, texts[page])[1]:
+            for code in re.findall(r"`(turnpike [a-z][^`]*)`", line):
+                if code.split()[1] not in ACTS and code not in NAMES:
+                    asked.setdefault(code, page)
+    return asked
+
+
+def ask(texts, upf, environment, wrong):
+    """How many questions were asked, and how many have a place for something that the lab has not."""
+    inside = ["ip", "netns", "exec", upf]
+    sessions = subprocess.run([*inside, "turnpike", "sessions"], capture_output=True, text=True, check=True, env=environment).stdout
+    here = {"ADDRESS": "10.60.0.1", "SEID": sessions.splitlines()[1].split()[0], "FILE": "/etc/turnpike/turnpiked.toml"}
+    count, left = 0, 0
+    for code, page in questions(texts).items():
+        words = [here.get(word, word) for word in code.split()]
+        if any(re.search(r"[A-Z]{2}|…", word) for word in words):
+            left += 1
+            continue
+        words += ["--once"] * (words[1] == "top" and "--once" not in words) + ["--count", "1"] * (words[1] == "trace" and "--count" not in words)
+        done = subprocess.run([*inside, *words], capture_output=True, text=True, check=False, env=environment, timeout=NEVER_S)
+        count += 1
+        if done.returncode:
+            wrong(f"{page}: `{code}` ends with {done.returncode}: {done.stderr}")
+    return count, left
+
+
 def demonstration(programs, environment):
     """The lab, once its network stays up; and the UPF's namespace."""
     lab = subprocess.Popen([programs / "lab", "demo", "--keep"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
@@ -467,6 +508,7 @@ def run_all(texts, programs):
                     shell.end()
             ran += count
             print(f"{page}: {count} commands run, {len(not_run)} fences only shown")
+        asked, not_asked = ask(texts, upf, environment, said.append)
         # Somebody else may not have ended it.
         if lab.poll() is not None:
             said.append("the lab has ended before its time")
@@ -479,7 +521,7 @@ def run_all(texts, programs):
         said.append(f"namespaces are left: {left}")
     if not ran:
         said.append("nothing was run")
-    print(f"documentation: {ran} commands run, {shown} fences only shown")
+    print(f"documentation: {ran} commands run, {shown} fences only shown; {asked} questions within sentences asked, {not_asked} not")
     return said
 
 

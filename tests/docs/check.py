@@ -49,7 +49,7 @@ COMMANDS = {"console", "sh", "text", ""}
 PROGRAMS = {"turnpike": "turnpike", "turnpiked": "turnpiked", "lab": "lab", "turnpike-lab": "lab"}
 # Tables of the configuration that are files of the same name, too.
 SUFFIXES = (".json", ".h", ".rs", ".toml")
-# What its values are called is the chart's affair.
+# Pages that name values of the chart, some of which look like keys.
 OF_THE_CHART = ("docs/howto/kubernetes.md", "deploy/helm/")
 IGNORED = (ROOT / ".gitignore").read_text(encoding="utf-8").split()
 FOLDERS = ("docs/", "scripts/", "deploy/", "tests/", "crates/", "datapath/", "benches/", "debian/", ".ci/", ".github/")
@@ -330,7 +330,7 @@ def taken(fence, config, programs, wrong):
         wrong(f"check-config: {done.stdout}{done.stderr}")
 
 
-# --- What is run.
+# --- Running.
 
 
 def pattern(lines):
@@ -431,7 +431,7 @@ def run_page(page, fences, shell, wrong):
     return count
 
 
-# What changes something is not for a look.
+# Subcommands that change something, or that ask nobody.
 ACTS = {"reload", "log-level", "completions"}
 # Of which a sentence names the subcommand alone.
 NAMES = {"turnpike trace", "turnpike qos", "turnpike session", "turnpike config diff"}

@@ -42,7 +42,7 @@ PUBLISHED = [
 ]
 # eUPF, as we have measured it: benches/README.md says how. Up and down, harness included, as the floor is in ours.
 EUPF = {"commit": "a8d774a", 1000: (150, 145), 100_000: (611, 605)}
-# Of the chart: what a packet takes from one CPU, with few sessions and with many. Places are those of PATHS and PUBLISHED.
+# Groups of the chart, by sessions.
 FEW, MANY = "1 000 sessions", "100 000 and more"
 INK = {"ours": "#1b6ca8", "elsewhere": "#8a6d3b", "published": "#8c8c8c"}
 

@@ -245,10 +245,11 @@ impl Held {
         let jitter = system::random().unwrap_or_default() as f64 / u64::MAX as f64;
         let event = self.registration.heard(Instant::now(), jitter, &result);
         let server = self.name(next.server);
-        if let Err(refusal) = &result {
-            self.tell_refusal((next.server, next.verb), refusal);
-        } else {
-            self.told = None;
+        match &result {
+            Ok(_) => self.told = None,
+            // There is another word for it.
+            Err(_) if matches!(event, Some(Event::Forgotten(_))) => {}
+            Err(refusal) => self.tell_refusal((next.server, next.verb), refusal),
         }
         self.tell(event);
         let period = self.registration.period();

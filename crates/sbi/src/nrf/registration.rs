@@ -16,6 +16,9 @@ const HEARTBEAT_S: std::ops::RangeInclusive<u64> = 1..=3600;
 /// Time to a second try of a heartbeat, at most: NRFs take somebody for gone who is late by more than about a period.
 const SECOND_TRY: Duration = Duration::from_secs(2);
 
+/// After so many heartbeats that it did not take an NRF is not tried more seldom: with 2 to the power of it whole profiles between.
+const WHOLE_MAX: u32 = 6;
+
 /// Request to an NRF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
@@ -65,8 +68,10 @@ pub struct Registration {
 struct Known {
     /// It wants to hear nothing before.
     not_before: Option<Instant>,
-    /// Heartbeats that it does not take are sent as whole profiles.
-    takes_patches: bool,
+    /// Heartbeats to come that are whole profiles, as it did not take another.
+    whole: u32,
+    /// Heartbeats that it did not take, one after the other.
+    untaken: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -84,7 +89,8 @@ impl Registration {
     pub fn new(servers: usize, default: Duration, now: Instant) -> Self {
         let known = Known {
             not_before: None,
-            takes_patches: true,
+            whole: 0,
+            untaken: 0,
         };
         Self {
             servers: vec![known; servers.max(1)],
@@ -122,7 +128,7 @@ impl Registration {
     /// The next request.
     pub fn next(&self) -> Next {
         let (server, verb) = match self.at {
-            Some(at) if at.is_anew || !self.servers[at.server].takes_patches => {
+            Some(at) if at.is_anew || self.servers[at.server].whole > 0 => {
                 (at.server, Verb::Register)
             }
             Some(at) => (at.server, Verb::Heartbeat),
@@ -160,7 +166,7 @@ impl Registration {
     ) -> Option<Event> {
         let Next { server, verb, .. } = self.next();
         match result {
-            Ok(period) => self.granted(now, server, *period),
+            Ok(period) => self.granted(now, (server, verb), *period),
             Err(refusal) => match self.at {
                 None => {
                     self.refused(now, server, jitter, refusal);
@@ -171,7 +177,12 @@ impl Registration {
         }
     }
 
-    fn granted(&mut self, now: Instant, server: usize, said: Option<Duration>) -> Option<Event> {
+    fn granted(
+        &mut self,
+        now: Instant,
+        (server, verb): (usize, Verb),
+        said: Option<Duration>,
+    ) -> Option<Event> {
         let before = self.at;
         let period = said.filter(|period| HEARTBEAT_S.contains(&period.as_secs()));
         let former = before.filter(|_| said.is_none()).map(|at| at.period);
@@ -183,7 +194,12 @@ impl Registration {
             is_anew: false,
         });
         self.failed = 0;
-        self.servers[server].not_before = None;
+        let known = &mut self.servers[server];
+        known.not_before = None;
+        match verb {
+            Verb::Register => known.whole = known.whole.saturating_sub(1),
+            Verb::Heartbeat => known.untaken = 0,
+        }
         self.due = now + period;
         before.is_none().then_some(Event::Registered(server))
     }
@@ -211,7 +227,9 @@ impl Registration {
                 return Some(Event::Forgotten(server));
             }
             (Verb::Heartbeat, Some(status)) if is_about_the_patch(status) => {
-                self.servers[server].takes_patches = false;
+                let known = &mut self.servers[server];
+                known.untaken = known.untaken.saturating_add(1);
+                known.whole = 1 << known.untaken.min(WHOLE_MAX);
                 again(self);
                 return None;
             }
@@ -406,6 +424,20 @@ mod tests {
         assert_eq!(refused, (Heartbeat, 0, 8 * SECOND, None));
         assert_eq!(asked.answer(said(8)), (Register, 0, NOW, None));
         assert_eq!(asked.answer(said(8)), (Register, 0, 8 * SECOND, None));
+        // It may take one again; each time that it does not it is tried more seldom.
+        for pause in [4, 8, 16, 32, 64, 64, 64] {
+            assert_eq!(asked.answer(status(400, None)).0, Heartbeat);
+            for _ in 0..pause {
+                assert_eq!(asked.answer(said(8)).0, Register);
+            }
+        }
+        for _ in 0..3 {
+            assert_eq!(asked.answer(said(8)).0, Heartbeat);
+        }
+        asked.answer(status(400, None));
+        for verb in [Register, Register, Heartbeat] {
+            assert_eq!(asked.answer(said(8)).0, verb);
+        }
     }
 
     #[test]

@@ -96,6 +96,8 @@ pub struct Client {
     agent: Agent,
     api: String,
     token: Option<(PathBuf, String)>,
+    /// For a whole answer, but for those of traces.
+    patience: Duration,
 }
 
 impl Client {
@@ -138,7 +140,26 @@ impl Client {
             agent: Agent::new_with_config(config),
             api: with_scheme(api),
             token,
+            patience: PATIENCE,
         })
+    }
+
+    /// The same, with so much time for each answer.
+    #[must_use]
+    pub fn patient(self, patience: Duration) -> Self {
+        Self { patience, ..self }
+    }
+
+    /// Whatever is at a path, of `limit` octets at most: status of HTTP, and body.
+    pub fn text(&self, path: &str, limit: usize) -> Result<(u16, String), Error> {
+        let mut response = self.call(path, Some(self.patience))?;
+        let status = response.status().as_u16();
+        let body = response.body_mut().with_config().limit(limit as u64);
+        let body = body.read_to_string();
+        Ok((
+            status,
+            body.map_err(|error| self.strange(error.to_string()))?,
+        ))
     }
 
     /// A resource without a query.
@@ -254,7 +275,7 @@ impl Client {
         request: RequestBuilder<WithBody>,
         body: &str,
     ) -> Result<Answer<T>, Error> {
-        let mut request = request.config().timeout_global(Some(PATIENCE)).build();
+        let mut request = request.config().timeout_global(Some(self.patience)).build();
         if let Some((_, token)) = &self.token {
             request = request.header("Authorization", format!("Bearer {token}"));
         }
@@ -283,7 +304,7 @@ impl Client {
     }
 
     fn json(&self, path: &str) -> Result<Value, Error> {
-        self.value_of(self.call(path, Some(PATIENCE))?)
+        self.value_of(self.call(path, Some(self.patience))?)
     }
 
     /// `patience`: for the whole answer.

@@ -14,6 +14,7 @@ mod reload;
 #[cfg(test)]
 mod samples;
 mod show;
+mod support_bundle;
 mod table;
 mod top;
 mod trace;
@@ -147,6 +148,12 @@ enum Question {
     Policies,
     /// Applications with the Packet Flow Descriptions that SMFs provisioned.
     Pfds,
+    /// All that somebody needs who is to find out from afar what is wrong, as one archive (.tar.gz).
+    ///
+    /// Configuration, versions, the machine with its interfaces, routes and firewall, programs in the kernel, the unit with its last log, and
+    /// answers of turnpiked. Secrets are cut out, and names stand for users' addresses and numbers; CONTENTS.md, its first file, tells
+    /// each file with its origin, what could not be had, and what is not hidden. It is made without a turnpiked, too.
+    SupportBundle(support_bundle::Options),
     /// Help on a subcommand, or on a topic: drops, symptoms, limits and more; alone, the list of topics.
     #[command(long_about = help::about())]
     Help {
@@ -185,6 +192,11 @@ fn main() -> ExitCode {
         Question::Top(options) => client(&arguments)
             .and_then(|client| top::run(client, options, arguments.json))
             .map(|()| String::new()),
+        Question::SupportBundle(options) => {
+            let token_file = arguments.token_file.as_deref();
+            let client = client(&arguments);
+            support_bundle::run(options, client, token_file, arguments.json)
+        }
         &Question::Completions { shell } => {
             Ok(cli::completions(shell, Arguments::command(), PROGRAM.name))
         }
@@ -219,6 +231,8 @@ enum Error {
     Read { file: PathBuf, reason: String },
     #[error("{0}")]
     Reload(String),
+    #[error("no bundle: {}: {reason}", file.display())]
+    Bundle { file: PathBuf, reason: String },
     #[error(transparent)]
     Help(#[from] help::Error),
 }
@@ -228,7 +242,7 @@ impl Error {
         use client::Error as E;
         match self {
             Self::Client(E::Refused(_) | E::NoToken | E::WrongToken(_) | E::Strange { .. }) => 1,
-            Self::Reload(_) => 1,
+            Self::Reload(_) | Self::Bundle { .. } => 1,
             Self::Client(E::TokenFile { .. }) | Self::Write { .. } | Self::Read { .. } => 2,
             Self::Client(E::Unreachable { .. }) => 3,
             Self::Help(error) => error.exit_code(),
@@ -285,6 +299,7 @@ fn answer(arguments: &Arguments, question: &Question) -> Result<String, Error> {
         // Not one answer, but many lines; or nothing that turnpiked is asked.
         Question::Trace(_)
         | Question::Top(_)
+        | Question::SupportBundle(_)
         | Question::Completions { .. }
         | Question::Help { .. } => String::new(),
     })

@@ -21,17 +21,10 @@ use capture::Capture;
 
 /// A user to follow, and for how long.
 #[derive(Args)]
-#[command(group = clap::ArgGroup::new("whom").required(true).args(["ue", "seid", "teid"]))]
+#[command(group = clap::ArgGroup::new("anybody").required(true).args(["ue", "seid", "teid"]))]
 pub(crate) struct Options {
-    /// Address of the UE; an IPv6 one stands for its /64.
-    #[arg(long)]
-    ue: Option<IpAddr>,
-    /// SEID of the UPF, hexadecimal, as `turnpike sessions` shows it.
-    #[arg(long)]
-    seid: Option<String>,
-    /// TEID on N3, hexadecimal.
-    #[arg(long)]
-    teid: Option<String>,
+    #[command(flatten)]
+    whom: Whom,
     /// End after so many packets.
     #[arg(long)]
     count: Option<u64>,
@@ -43,14 +36,38 @@ pub(crate) struct Options {
     write: Option<PathBuf>,
 }
 
-impl Options {
-    fn query(&self) -> TraceQuery {
+/// A user.
+#[derive(Args)]
+#[group(id = "whom", multiple = false)]
+pub(crate) struct Whom {
+    /// Address of the UE; an IPv6 one stands for its /64.
+    #[arg(long)]
+    ue: Option<IpAddr>,
+    /// SEID of the UPF, hexadecimal, as `turnpike sessions` shows it.
+    #[arg(long)]
+    seid: Option<String>,
+    /// TEID on N3, hexadecimal.
+    #[arg(long)]
+    teid: Option<String>,
+}
+
+impl Whom {
+    pub(crate) fn query(&self) -> TraceQuery {
         TraceQuery {
             ue: self.ue,
             seid: self.seid.clone(),
             teid: self.teid.clone(),
+            ..TraceQuery::default()
+        }
+    }
+}
+
+impl Options {
+    fn query(&self) -> TraceQuery {
+        TraceQuery {
             count: self.count,
             seconds: self.seconds,
+            ..self.whom.query()
         }
     }
 }
@@ -70,6 +87,11 @@ pub(crate) fn run(client: &Client, options: &Options, json: bool) -> Result<(), 
             ControlFlow::Break(())
         })
     })
+}
+
+/// For people, in one line; as it came where a later release says it.
+pub(crate) fn text(value: &Value) -> String {
+    Line::deserialize(value).map_or(value.to_string(), |line| line::about(&line))
 }
 
 /// False when nobody reads it.

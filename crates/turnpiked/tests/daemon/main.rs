@@ -8,6 +8,7 @@ mod interfaces;
 mod kept;
 mod log;
 mod signals;
+mod support_bundle;
 mod unit;
 
 use std::net::Ipv4Addr;

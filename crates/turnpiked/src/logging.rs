@@ -11,6 +11,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync
 use std::time::{Duration, Instant};
 
 use report::LogTotals;
+use serde_json::{Map, Value};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
@@ -24,6 +25,8 @@ use crate::lines::write_lines;
 const QUEUE: usize = 8192;
 /// Octets of a line; what is longer is cut.
 const LONGEST: usize = 8192;
+/// Characters of each value of a line of JSON that is too long.
+const LONGEST_VALUE: usize = 256;
 /// Time that the end of the process waits for lines to be written.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// Pause between two looks for room in the queue, at the end of the process.
@@ -126,6 +129,7 @@ pub(crate) fn start(log: &Log) -> io::Result<Logging> {
         .log_internal_errors(false)
         .with_writer(Lines {
             queue: queue.clone(),
+            format: log.format,
         });
     let lines = match log.format {
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
@@ -174,6 +178,7 @@ pub(crate) fn set_level(level: LogLevel) {
 #[derive(Debug)]
 struct Lines {
     queue: SyncSender<Job>,
+    format: LogFormat,
 }
 
 impl<'a> MakeWriter<'a> for Lines {
@@ -188,12 +193,14 @@ impl Write for &Lines {
     /// One whole line.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let len = line.len();
-        let line = if len > LONGEST {
-            let mut cut = line[..LONGEST].to_vec();
-            cut.push(b'\n');
-            cut
-        } else {
-            line.to_vec()
+        let line = match self.format {
+            _ if len <= LONGEST => line.to_vec(),
+            LogFormat::Json => shortened(line),
+            LogFormat::Text => {
+                let mut cut = line[..LONGEST].to_vec();
+                cut.push(b'\n');
+                cut
+            }
         };
         if self.queue.try_send(Job::Line(line)).is_err() {
             COUNTS.lose();
@@ -204,6 +211,28 @@ impl Write for &Lines {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// A line of JSON with shorter values, and with fewer where that is not enough: it is JSON still.
+fn shortened(line: &[u8]) -> Vec<u8> {
+    let mut fields: Map<String, Value> = serde_json::from_slice(line).unwrap_or_default();
+    for value in fields.values_mut() {
+        if let Value::String(text) = value {
+            *text = text.chars().take(LONGEST_VALUE).collect();
+        }
+    }
+    fields.insert("cut".to_owned(), true.into());
+    let written = |fields: &Map<String, Value>| {
+        let mut line = serde_json::to_vec(fields).unwrap_or_default();
+        line.push(b'\n');
+        line
+    };
+    let whole = written(&fields);
+    if whole.len() <= LONGEST {
+        return whole;
+    }
+    fields.retain(|name, _| ["timestamp", "level", "message", "cut"].contains(&name.as_str()));
+    written(&fields)
 }
 
 /// Write lines until nobody is left to send one. Once they can be written again and none waits, say how many could not.
@@ -319,7 +348,10 @@ mod tests {
     #[test]
     fn nobody_waits_for_a_log_that_takes_nothing() {
         let (queue, _jobs) = sync_channel(2);
-        let lines = Lines { queue };
+        let lines = Lines {
+            queue,
+            format: LogFormat::Text,
+        };
         let lost = counts().lost();
         for _ in 0..5 {
             assert_eq!((&lines).write(b"a line\n").unwrap(), 7);
@@ -331,10 +363,40 @@ mod tests {
     fn long_lines_are_cut() {
         let (queue, jobs) = sync_channel(2);
         let long = vec![b'x'; 3 * LONGEST];
-        assert_eq!((&Lines { queue }).write(&long).unwrap(), long.len());
+        let format = LogFormat::Text;
+        let written = (&Lines { queue, format }).write(&long);
+        assert_eq!(written.unwrap(), long.len());
         let Ok(Job::Line(line)) = jobs.recv() else {
             panic!("no line")
         };
         assert_eq!((line.len(), line.last()), (LONGEST + 1, Some(&b'\n')));
+    }
+
+    #[test]
+    fn long_lines_of_json_are_json_still() {
+        let long = "ä\n\"".repeat(LONGEST);
+        let few = serde_json::json!({"level": "WARN", "message": long, "smf": "one", "n": 1});
+        let mut many = few.clone();
+        for number in 0..100 {
+            many[format!("field{number}")] = long.clone().into();
+        }
+        for (event, has_smf) in [(few, true), (many, false)] {
+            let (queue, jobs) = sync_channel(2);
+            let format = LogFormat::Json;
+            let line = event.to_string() + "\n";
+            (&Lines { queue, format })
+                .write_all(line.as_bytes())
+                .unwrap();
+            let Ok(Job::Line(line)) = jobs.recv() else {
+                panic!("no line")
+            };
+            assert!(line.len() <= LONGEST && line.ends_with(b"\n"));
+            let read: Value = serde_json::from_slice(&line).unwrap();
+            assert_eq!(
+                (&read["level"], &read["cut"]),
+                (&"WARN".into(), &true.into())
+            );
+            assert_eq!(read.get("smf").is_some(), has_smf);
+        }
     }
 }

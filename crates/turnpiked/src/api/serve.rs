@@ -146,7 +146,7 @@ fn visitor(stream: TcpStream, from: IpAddr, clients: &Clients, waiting: usize) -
             "429 Too Many Requests"
         }
     };
-    tracing::debug!(%from, refusal, "REST: a connection too many");
+    tracing::debug!(address = %from, refusal, "REST: a connection too many");
     let answer = format!(
         "HTTP/1.1 {refusal}\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
     );

@@ -57,7 +57,7 @@ impl EchoSockets {
         if let Some((_, socket)) = self.sockets.iter().find(|(address, _)| *address == local)
             && let Err(error) = socket.send_to(octets, SocketAddr::new(remote, gtpu::PORT))
         {
-            tracing::debug!(%remote, %error, "Echo Request not sent");
+            tracing::debug!(gtpu_peer = %remote, %error, "Echo Request not sent");
         }
     }
 

@@ -1,4 +1,7 @@
 //! Events of the core as lines of the log: as many as their cause may have (`budget`), the rest as counts.
+//!
+//! One thing has one name in all of them, by which the journal is asked: `smf` (Node ID), `address` (of a sender on N4), `seid` (ours), `cp_seid`
+//! (the SMF's), `cause`, `gtpu_peer`, `sessions` (how many).
 
 mod budget;
 
@@ -7,6 +10,7 @@ use std::net::SocketAddr;
 
 use session::Time;
 use session::event::{Event, Gone, Ignored, Said};
+use session::node_id::NodeId;
 
 use crate::logging;
 use crate::text::seid_text;
@@ -47,7 +51,7 @@ impl Log {
         };
         let (source, kind) = (source(event), kind(event));
         if self.budget.may_write(now, source, kind, once) {
-            write(event);
+            write(event, self.smf_of(event).as_ref());
         } else {
             logging::counts().suppress();
         }
@@ -62,16 +66,43 @@ impl Log {
     }
 
     pub(crate) fn advance(&mut self, now: Time) {
-        self.budget.advance(now).iter().for_each(tell);
+        let summaries = self.budget.advance(now);
+        summaries.iter().for_each(|one| self.tell(one));
     }
 
     /// No event comes any more.
     pub(crate) fn end(&mut self, now: Time) {
-        self.budget.end_window(now).iter().for_each(tell);
+        let summaries = self.budget.end_window(now);
+        summaries.iter().for_each(|one| self.tell(one));
+    }
+
+    /// The SMF that a message came from, where its address is no other one's.
+    fn smf_of(&self, event: &Event) -> Option<NodeId> {
+        let (Event::Refused { from, .. }
+        | Event::Ignored { from, .. }
+        | Event::SetDeleted { from, .. }
+        | Event::SetupFailed { address: from, .. }) = event
+        else {
+            return None;
+        };
+        self.budget.smf_at(from.ip().to_canonical()).cloned()
+    }
+
+    fn tell(&self, summary: &Summary) {
+        let address = match summary.of {
+            Some(Source::Sender(address)) => Some(address),
+            _ => None,
+        };
+        tell(
+            summary,
+            address.and_then(|address| self.budget.smf_at(address)),
+        );
     }
 }
 
-fn tell(summary: &Summary) {
+fn tell(summary: &Summary, smf: Option<&NodeId>) {
+    let left_out: u64 = summary.counts.values().sum();
+    let smf = smf.map(tracing::field::display);
     let mut lines = String::new();
     for (kind, count) in &summary.counts {
         let comma = if lines.is_empty() { "" } else { ", " };
@@ -80,19 +111,21 @@ fn tell(summary: &Summary) {
     }
     match summary.of {
         Some(Source::Sender(address)) => {
-            tracing::warn!(%address, %lines, "this sender on N4 caused too many lines; those were not written");
+            tracing::warn!(smf, %address, left_out, %lines, "this sender on N4 caused too many lines; those were not written");
         }
         Some(Source::DataNetwork) => {
-            tracing::warn!(%lines, "PFCP by interfaces of the data network caused too many lines; those were not written");
+            tracing::warn!(left_out, %lines, "PFCP by interfaces of the data network caused too many lines; those were not written");
         }
         Some(Source::Gtpu) => {
-            tracing::warn!(%lines, "GTP-U peers caused too many lines; those were not written");
+            tracing::warn!(left_out, %lines, "GTP-U peers caused too many lines; those were not written");
         }
-        Some(Source::Node) => tracing::warn!(%lines, "too many lines; those were not written"),
+        Some(Source::Node) => {
+            tracing::warn!(left_out, %lines, "too many lines; those were not written")
+        }
         None => {
             let last = summary.last;
             let last = last.map(tracing::field::display);
-            tracing::warn!(last, %lines, "strangers on N4 caused too many lines; those were not written");
+            tracing::warn!(address = last, left_out, %lines, "strangers on N4 caused too many lines; those were not written");
         }
     }
 }
@@ -144,7 +177,9 @@ fn kind(event: &Event) -> &'static str {
     }
 }
 
-fn write(event: &Event) {
+/// smf: of the sender, where the event does not say it.
+fn write(event: &Event, smf: Option<&NodeId>) {
+    let smf = smf.map(tracing::field::display);
     match event {
         Event::PeerUp {
             node_id,
@@ -152,7 +187,7 @@ fn write(event: &Event) {
             by_us,
             retained,
         } => {
-            tracing::info!(%node_id, %address, by_us, retained, "SMF associated");
+            tracing::info!(smf = %node_id, %address, by_us, retained, "SMF associated");
         }
         Event::PeerGone {
             node_id,
@@ -161,17 +196,19 @@ fn write(event: &Event) {
             sessions,
         } => match why {
             Gone::Silent => {
-                tracing::warn!(%node_id, %address, sessions, "SMF given up: silent for too long");
+                tracing::warn!(smf = %node_id, %address, sessions, "SMF given up: silent for too long");
             }
             Gone::Displaced => {
-                tracing::warn!(%node_id, %address, "silent SMF without sessions made room for another");
+                tracing::warn!(smf = %node_id, %address, "silent SMF without sessions made room for another");
             }
             Gone::Released => {
-                tracing::info!(%node_id, %address, sessions, "SMF released its association");
+                tracing::info!(smf = %node_id, %address, sessions, "SMF released its association");
             }
-            Gone::Replaced => tracing::info!(%node_id, %address, sessions, "SMF associates anew"),
+            Gone::Replaced => {
+                tracing::info!(smf = %node_id, %address, sessions, "SMF associates anew")
+            }
             Gone::ShutDown => {
-                tracing::warn!(%node_id, %address, sessions, "SMF did not release its association in time");
+                tracing::warn!(smf = %node_id, %address, sessions, "SMF did not release its association in time");
             }
         },
         Event::PeerSilent {
@@ -179,17 +216,17 @@ fn write(event: &Event) {
             address,
             sessions,
         } => {
-            tracing::warn!(%node_id, %address, sessions, "SMF does not answer; its sessions keep forwarding");
+            tracing::warn!(smf = %node_id, %address, sessions, "SMF does not answer; its sessions keep forwarding");
         }
         Event::PeerBack { node_id, address } => {
-            tracing::info!(%node_id, %address, "SMF answers again");
+            tracing::info!(smf = %node_id, %address, "SMF answers again");
         }
         Event::PeerRestarted {
             node_id,
             address,
             sessions,
         } => {
-            tracing::warn!(%node_id, %address, sessions, "SMF has restarted; its sessions are deleted");
+            tracing::warn!(smf = %node_id, %address, sessions, "SMF has restarted; its sessions are deleted");
         }
         Event::SessionsDeleted { sessions } => {
             tracing::info!(sessions, "sessions without an SMF deleted");
@@ -207,30 +244,32 @@ fn write(event: &Event) {
             cp_seid,
             table,
         } => {
-            let seid = format_args!("{seid:016x}");
-            tracing::warn!(%node_id, %address, %seid, cp_seid, table, "session of an SMF that does not answer deleted: another one needs the room");
+            let (seid, cp_seid) = (seid_text(*seid), seid_text(*cp_seid));
+            tracing::warn!(smf = %node_id, %address, %seid, %cp_seid, table, "session of an SMF that does not answer deleted: another one needs the room");
         }
         Event::PathFailed { remote } => {
-            tracing::warn!(%remote, "GTP-U peer answers Echo Requests no more; SMFs are told");
+            tracing::warn!(gtpu_peer = %remote, "GTP-U peer answers Echo Requests no more; SMFs are told");
         }
-        Event::PathRecovered { remote } => tracing::info!(%remote, "GTP-U peer answers again"),
+        Event::PathRecovered { remote } => {
+            tracing::info!(gtpu_peer = %remote, "GTP-U peer answers again")
+        }
         Event::GtpuPeerRestarted { remote } => {
-            tracing::warn!(%remote, "GTP-U peer has restarted; SMFs are told");
+            tracing::warn!(gtpu_peer = %remote, "GTP-U peer has restarted; SMFs are told");
         }
         Event::SetDeleted { from, sessions } => {
-            tracing::info!(%from, sessions, "SMF deleted a set of sessions");
+            tracing::info!(smf, address = %from, sessions, "SMF deleted a set of sessions");
         }
         Event::SetupFailed {
             address,
             cause: Some(cause),
         } => {
-            tracing::warn!(%address, %cause, "SMF refuses the association; trying again later");
+            tracing::warn!(smf, %address, %cause, "SMF refuses the association; trying again later");
         }
         Event::SetupFailed {
             address,
             cause: None,
         } => {
-            tracing::warn!(%address, "SMF does not answer; trying again later");
+            tracing::warn!(smf, %address, "SMF does not answer; trying again later");
         }
         Event::Refused {
             from,
@@ -250,7 +289,9 @@ fn write(event: &Event) {
             let no_room = shortage.map(|shortage| shortage.to_string());
             let unknown = unknown.map(|unknown| unknown.to_string());
             let (seid, cp_seid) = (seid(request), named(*cp_seid));
-            tracing::warn!(%from, request = %message, sequence, seid, cp_seid, %cause, failed_rule, offending_ie, no_room, unknown, "request refused");
+            let seid = seid.map(tracing::field::display);
+            let cp_seid = cp_seid.map(tracing::field::display);
+            tracing::warn!(smf, address = %from, request = %message, sequence, seid, cp_seid, %cause, failed_rule, offending_ie, no_room, unknown, "request refused");
         }
         Event::Ignored {
             from,
@@ -260,7 +301,8 @@ fn write(event: &Event) {
             let message_type = said.map(|said| tracing::field::display(said.message));
             let sequence = said.map(|said| said.sequence);
             let (seid, why) = (said.as_ref().and_then(seid), why.name());
-            tracing::warn!(%from, message_type, sequence, seid, why, "message ignored");
+            let seid = seid.map(tracing::field::display);
+            tracing::warn!(smf, address = %from, message_type, sequence, seid, why, "message ignored");
         }
         Event::StaleRecovery {
             node_id,
@@ -269,7 +311,7 @@ fn write(event: &Event) {
             known,
         } => {
             tracing::warn!(
-                %node_id, %address, recovery, known,
+                smf = %node_id, %address, recovery, known,
                 "an older Recovery Time Stamp than before: ignored unless it comes again"
             );
         }

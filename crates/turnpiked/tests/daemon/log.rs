@@ -199,8 +199,8 @@ fn the_log_says_that_something_was_refused_and_not_what() {
     let response = [0x20, 2, 0, 12, 0, 0, 77, 0, 0, 96, 0, 4, 0xe0, 0, 0, 0];
     socket.send(&response).unwrap();
     let refused = [
-        "request refused from=10.100.0.2:8805 request=Session Deletion Request sequence=1234 seid=\"0000000000000abc\"",
-        "message ignored from=10.100.0.2:8805 message_type=Heartbeat Response sequence=77 why=\"unmatched_response\"",
+        "request refused address=10.100.0.2:8805 request=Session Deletion Request sequence=1234 seid=0000000000000abc cause=",
+        "message ignored address=10.100.0.2:8805 message_type=Heartbeat Response sequence=77 why=\"unmatched_response\"",
     ];
     for line in refused {
         let written = eventually(line, || Ok(daemon.log().contains(line)));
@@ -228,4 +228,63 @@ fn routes_that_are_not_for_users_are_told_of_for_interfaces_that_carry_none() {
         daemon.log()
     );
     assert_eq!(daemon.stop(), 0);
+}
+
+/// A Session Deletion Request to a SEID that there is not.
+fn deletion(sequence: u32) -> [u8; 16] {
+    let [_, a, b, c] = sequence.to_be_bytes();
+    [0x21, 54, 0, 12, 0, 0, 0, 0, 0, 0, 0x0a, 0xbc, a, b, c, 0]
+}
+
+/// An SMF that repeats what is refused: some lines, a count of the others, and one of each kind beside them.
+#[test]
+fn an_smfs_refusals_fill_the_disk_and_are_not_json() {
+    const FLOOD: u32 = 2000;
+    let net = Net::new();
+    let daemon = net.start("[log]\nformat = \"json\"\n");
+    let smf = net.smf();
+    smf.associate().unwrap();
+    let session = smf.establish(&plan()).unwrap();
+    let socket = net.n4_socket(0);
+    let mut answer = [0; 256];
+    for sequence in 1..=FLOOD {
+        socket.send(&deletion(sequence)).unwrap();
+        socket.recv(&mut answer).unwrap();
+    }
+    smf.delete(&session).unwrap();
+    smf.release().unwrap();
+    let path = daemon.log_path();
+    assert_eq!(daemon.stop(), 0);
+    let log = std::fs::read_to_string(path).unwrap();
+    let events = log.lines().map(|line| {
+        let event: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert!(
+            event["message"].is_string() && event["level"].is_string(),
+            "{line}"
+        );
+        event
+    });
+    let events: Vec<_> = events.collect();
+    let of = |message: &str| {
+        let of = events.iter().filter(|event| event["message"] == message);
+        of.collect::<Vec<_>>()
+    };
+    let refused = of("request refused");
+    assert!((1..40).contains(&refused.len()), "{log}");
+    for event in &refused {
+        assert_eq!(event["smf"], "10.100.0.2", "{event}");
+        assert_eq!(event["seid"], "0000000000000abc", "{event}");
+        assert!(
+            event["cause"].is_string() && event["address"].is_string(),
+            "{event}"
+        );
+    }
+    assert_eq!(of("SMF associated")[0]["smf"], "10.100.0.2");
+    assert!(events.len() < 100, "{log}");
+    // Whoever has just associated is a stranger still.
+    let told = events.iter().filter_map(|event| event["left_out"].as_u64());
+    assert!(
+        told.sum::<u64>() + refused.len() as u64 >= u64::from(FLOOD),
+        "{log}"
+    );
 }

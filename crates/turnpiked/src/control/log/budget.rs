@@ -1,13 +1,14 @@
 //! Lines of the log that others can cause, kept to an amount that fills no disk.
 //!
-//! Each sender on N4 may cause some lines in a window of a minute. What it causes beyond them is counted by kind, and told in
-//! one line when the window is over; as long as it goes on, it gets one line in each further window, as a sample. Strangers,
-//! whose association is younger than [`SETTLED`] or who have none, share an amount in addition, so that many addresses get no
+//! Each sender on N4 may cause some lines of each kind in a window of a minute, so that an SMF whose requests are refused without end
+//! hides nothing else that becomes of it. What it causes beyond them is counted by kind, and told in
+//! one line when the window is over; as long as a kind goes on, it gets one line in each further window, as a sample. Strangers,
+//! whose association is younger than [`SETTLED`] or who have none, share an amount of all kinds in addition, so that many addresses get no
 //! more than few, and take none of the lines of SMFs that have been here for long.
 //!
 //! A restart of the same SMF is one line in a window, however few there are: some restart with each heartbeat.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -16,13 +17,15 @@ use session::node_id::NodeId;
 
 /// Time after which lines are counted anew.
 const WINDOW: Duration = Duration::from_secs(60);
-/// Lines of one source in a window.
+/// Lines of one source and kind in a window.
 const LINES: u32 = 10;
-/// Lines of all strangers together.
+/// Lines of all strangers and kinds together.
 const LINES_OF_STRANGERS: u32 = 30;
 /// Lines about GTP-U peers, and about the node as a whole.
 const LINES_OF_NODE: u32 = 100;
-/// Lines of a source that had more than its share in the window before.
+/// The kind that stands for all of them.
+const ALL: &str = "";
+/// Lines of a source and kind that had more than their share in the window before.
 const SAMPLE: u32 = 1;
 /// Age of an association whose SMF is no stranger.
 const SETTLED: Duration = Duration::from_secs(60);
@@ -60,9 +63,10 @@ pub(super) struct Summary {
 #[derive(Debug)]
 struct Account {
     lines: u32,
-    left: u32,
-    /// More was wanted than there were lines.
-    is_over: bool,
+    /// By kind; absent: all of `lines`.
+    left: BTreeMap<&'static str, u32>,
+    /// Kinds of which more was wanted than there were lines.
+    over: BTreeSet<&'static str>,
     suppressed: Counts,
     /// SMFs of which a line that comes once in a window has been written.
     said: Vec<NodeId>,
@@ -73,18 +77,21 @@ impl Account {
     fn new(lines: u32) -> Self {
         Self {
             lines,
-            left: lines,
-            is_over: false,
+            left: BTreeMap::new(),
+            over: BTreeSet::new(),
             suppressed: Counts::new(),
             said: Vec::new(),
             last: None,
         }
     }
 
-    fn spend(&mut self) -> bool {
-        let has = self.left > 0;
-        self.left = self.left.saturating_sub(1);
-        self.is_over |= !has;
+    fn spend(&mut self, kind: &'static str) -> bool {
+        let left = self.left.entry(kind).or_insert(self.lines);
+        let has = *left > 0;
+        *left = left.saturating_sub(1);
+        if !has {
+            self.over.insert(kind);
+        }
         has
     }
 
@@ -106,8 +113,8 @@ impl Account {
         if self.suppressed.is_empty() {
             return None;
         }
-        self.left = if self.is_over { SAMPLE } else { self.lines };
-        self.is_over = false;
+        let over = std::mem::take(&mut self.over);
+        self.left = over.into_iter().map(|kind| (kind, SAMPLE)).collect();
         self.said.clear();
         Some(std::mem::take(&mut self.suppressed))
     }
@@ -171,6 +178,13 @@ impl Budget {
         self.associated.retain(|_, of| of.count > 0);
     }
 
+    /// The SMF with an association from there, if there is one alone.
+    pub(super) fn smf_at(&self, address: IpAddr) -> Option<&NodeId> {
+        let mut there = self.addresses.iter().filter(|(_, of)| **of == address);
+        let (smf, _) = there.next()?;
+        there.next().is_none().then_some(smf)
+    }
+
     fn is_stranger(&self, now: Time, address: IpAddr) -> bool {
         let is_settled = |of: &Associated| now.since(of.since) >= SETTLED;
         !self.associated.get(&address).is_some_and(is_settled)
@@ -200,8 +214,8 @@ impl Budget {
             let new = || Account::new(lines);
             let account = self.accounts.entry(source).or_insert_with(new);
             let may = once.is_none_or(|smf| account.is_first(smf))
-                && account.spend()
-                && (stranger.is_none() || self.strangers.spend());
+                && account.spend(kind)
+                && (stranger.is_none() || self.strangers.spend(ALL));
             if !may {
                 account.suppress(kind);
             }
@@ -328,9 +342,9 @@ mod tests {
         assert_eq!(told(&budget.advance(at(60))), 5);
         // Other kinds from there have lines of their own.
         assert!(restarts(&mut budget, 61, &one));
-        assert_eq!(lines(&mut budget, at(62), SMF, 100), LINES - 1);
+        assert_eq!(lines(&mut budget, at(62), SMF, 100), LINES);
         assert!(!restarts(&mut budget, 63, &one));
-        assert_eq!(told(&budget.advance(at(120))), u64::from(102 - LINES));
+        assert_eq!(told(&budget.advance(at(120))), u64::from(101 - LINES));
     }
 
     #[test]
@@ -379,5 +393,30 @@ mod tests {
         assert_eq!(summaries.len(), 1);
         assert_eq!(summaries[0].of, Some(Source::Sender(SMF)));
         assert_eq!(told(&summaries), 50 - u64::from(LINES));
+    }
+
+    #[test]
+    fn refusals_without_end_hide_that_the_smf_is_silent() {
+        let mut budget = Budget::new(vec![SMF]);
+        for minute in 0..3 {
+            let expected = if minute == 0 { LINES } else { SAMPLE };
+            assert_eq!(lines(&mut budget, at(60 * minute), SMF, 1000), expected);
+            let silent = |budget: &mut Budget| {
+                budget.may_write(at(60 * minute), Source::Sender(SMF), "silent", None)
+            };
+            assert!(silent(&mut budget));
+            let summaries = budget.advance(at(60 * minute + 60));
+            assert_eq!(told(&summaries), 1000 - u64::from(expected));
+        }
+    }
+
+    #[test]
+    fn an_smf_is_known_by_its_address_where_it_is_alone_there() {
+        let mut budget = Budget::new(Vec::new());
+        assert_eq!(budget.smf_at(SMF), None);
+        budget.associated(at(0), &node("one"), SMF);
+        assert_eq!(budget.smf_at(SMF), Some(&node("one")));
+        budget.associated(at(0), &node("other"), SMF);
+        assert_eq!(budget.smf_at(SMF), None);
     }
 }

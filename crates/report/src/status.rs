@@ -45,7 +45,7 @@ pub struct Status {
     pub drops: u64,
     /// Usage Reports of all sessions.
     pub usage: UsageTotals,
-    /// Lines on standard error.
+    /// Lines of the log.
     pub log: LogTotals,
     /// Octets of memory of the process, without the tables in the kernel.
     pub memory_bytes: u64,
@@ -120,11 +120,11 @@ pub struct HugePages {
     pub file_bytes: Option<u64>,
 }
 
-/// Lines of the log on standard error.
+/// Lines of the log, on standard error or in the journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct LogTotals {
-    /// Lines on standard error.
+    /// Lines that it took.
     pub written: u64,
     /// Lines that could not be written.
     pub lost: u64,

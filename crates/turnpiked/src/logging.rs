@@ -1,8 +1,10 @@
-//! Structured logs on standard error, written by a thread of its own.
+//! Structured logs on standard error, or in systemd's journal, written by a thread of its own.
 //!
 //! Whatever becomes of standard error (a full disk, a pipe that nobody reads or that nobody holds any more), no other thread
 //! waits for it and none ends because of it. Lines that could not be written are counted, and the log says how many once it
 //! takes lines again.
+
+mod journal;
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::OnceLock;
@@ -20,6 +22,7 @@ use tracing_subscriber::{Layer, Registry, reload};
 
 use crate::config::{Log, LogFormat, LogLevel};
 use crate::lines::write_lines;
+use journal::{Journal, Record, Records};
 
 /// Lines that may wait for the thread; some 100 octets each, seldom more than 500.
 const QUEUE: usize = 8192;
@@ -47,7 +50,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Lines that standard error has taken.
+    /// Lines that standard error or the journal has taken.
     pub(crate) fn written(&self) -> u64 {
         self.written.load(Ordering::Relaxed)
     }
@@ -64,6 +67,12 @@ impl Counts {
 
     pub(crate) fn suppress(&self) {
         self.suppressed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn count(&self, went_well: bool) -> bool {
+        let count = if went_well { &self.written } else { &self.lost };
+        count.fetch_add(1, Ordering::Relaxed);
+        went_well
     }
 
     fn lose(&self) {
@@ -87,6 +96,8 @@ pub(crate) fn totals() -> LogTotals {
 #[derive(Debug)]
 enum Job {
     Line(Vec<u8>),
+    /// For the journal.
+    Record(Record),
     /// Say that all lines before it have been dealt with.
     Farewell(SyncSender<()>),
 }
@@ -120,9 +131,12 @@ impl Drop for Logging {
 /// From here on, every thread's events are written.
 pub(crate) fn start(log: &Log) -> io::Result<Logging> {
     let (queue, jobs) = sync_channel(QUEUE);
+    // JSON is for a collector that reads standard error.
+    let to_journal = log.format == LogFormat::Text && journal::is_standard_error();
+    let journal = to_journal.then(Journal::new).transpose()?;
     std::thread::Builder::new()
         .name("log".into())
-        .spawn(move || write(&jobs, &mut io::stderr(), &COUNTS))?;
+        .spawn(move || write(&jobs, &mut io::stderr(), journal.as_ref(), &COUNTS))?;
     let lines = tracing_subscriber::fmt::layer()
         .with_target(false)
         // They would be printed to standard error, and that may be what has failed.
@@ -132,6 +146,10 @@ pub(crate) fn start(log: &Log) -> io::Result<Logging> {
             format: log.format,
         });
     let lines = match log.format {
+        _ if to_journal => {
+            let queue = queue.clone();
+            Records { queue }.boxed()
+        }
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
         LogFormat::Text => lines.with_ansi(io::stderr().is_terminal()).boxed(),
     };
@@ -235,23 +253,19 @@ fn shortened(line: &[u8]) -> Vec<u8> {
     written(&fields)
 }
 
-/// Write lines until nobody is left to send one. Once they can be written again and none waits, say how many could not.
-fn write(jobs: &Receiver<Job>, to: &mut impl Write, counts: &Counts) {
+/// Write lines until nobody is left to send one. Once they can be written again and none waits, say how many could not. A record that
+/// the journal does not take becomes a line.
+fn write(jobs: &Receiver<Job>, to: &mut impl Write, journal: Option<&Journal>, counts: &Counts) {
     // The last one was not written to its end.
     let mut torn = false;
     let mut told = 0;
     let mut next = jobs.recv().ok();
     while let Some(job) = next {
         let went_well = match job {
-            Job::Line(line) => {
-                let went_well = write_line(to, &line, &mut torn);
-                let count = if went_well {
-                    &counts.written
-                } else {
-                    &counts.lost
-                };
-                count.fetch_add(1, Ordering::Relaxed);
-                went_well
+            Job::Line(line) => counts.count(write_line(to, &line, &mut torn)),
+            Job::Record(record) => {
+                let taken = journal.is_some_and(|journal| journal.send(&record).is_ok());
+                counts.count(taken || write_line(to, &record.line(), &mut torn))
             }
             Job::Farewell(done) => {
                 // Nobody waits any longer.
@@ -286,6 +300,7 @@ fn write_line(to: &mut impl Write, line: &[u8], torn: &mut bool) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
     use std::sync::{Arc, Mutex};
 
     use super::*;
@@ -335,7 +350,7 @@ mod tests {
             queue.send(line(text)).unwrap();
         }
         drop(queue);
-        write(&jobs, &mut disk.clone(), &counts);
+        write(&jobs, &mut disk.clone(), None, &counts);
         assert_eq!((counts.written(), counts.lost()), (1, 2));
         assert_eq!(*disk.text.lock().unwrap(), b"first\nse");
         // Somebody has made room.
@@ -398,5 +413,21 @@ mod tests {
             );
             assert_eq!(read.get("smf").is_some(), has_smf);
         }
+    }
+
+    #[test]
+    fn a_record_that_no_journal_takes_is_a_line() {
+        let (queue, jobs) = sync_channel(8);
+        let records = journal::tests::records(|| tracing::error!(cause = 75, "refused"));
+        for record in records {
+            queue.send(Job::Record(record)).unwrap();
+        }
+        drop(queue);
+        let (disk, counts) = (Disk::default(), no_counts());
+        disk.room.store(100, Ordering::Relaxed);
+        let nobody = Journal::at(Path::new("/nobody/listens/here")).unwrap();
+        write(&jobs, &mut disk.clone(), Some(&nobody), &counts);
+        assert_eq!(*disk.text.lock().unwrap(), b"<3>refused cause=75\n");
+        assert_eq!((counts.written(), counts.lost()), (1, 0));
     }
 }

@@ -4,13 +4,15 @@ use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use lab::wait::eventually;
 use nix::fcntl::OFlag;
 use nix::unistd::pipe2;
 
-use crate::common::{Daemon, LIMIT, Net};
+use crate::common::{Daemon, LIMIT, Net, again};
 use crate::{cli, plan};
 
 const LOST: &str = "turnpike_log_lines_total{outcome=\"lost\"}";
@@ -287,4 +289,80 @@ fn an_smfs_refusals_fill_the_disk_and_are_not_json() {
         told.sum::<u64>() + refused.len() as u64 >= u64::from(FLOOD),
         "{log}"
     );
+}
+
+/// With a `/run` of its own, in which the folder is journald's, and standard error for the journal.
+fn below_journald(folder: &Path) -> Command {
+    let script = "mount -t tmpfs tmpfs /run && mkdir -p /run/systemd/journal && mount --bind \"$1\" /run/systemd/journal && shift && \
+        JOURNAL_STREAM=$(stat -L -c %d:%i /proc/self/fd/2) exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", script, "sh"]).arg(folder);
+    command.arg(env!("CARGO_BIN_EXE_turnpiked"));
+    command.stdin(Stdio::null());
+    command
+}
+
+#[test]
+fn the_journal_cannot_be_asked_for_an_smf() {
+    let net = Net::new();
+    let folder = net.folder.join("journal");
+    std::fs::create_dir(&folder).unwrap();
+    let path = folder.join("socket");
+    let journal = UnixDatagram::bind(&path).unwrap();
+    journal.set_read_timeout(Some(LIMIT)).unwrap();
+    let daemon = net.start_as(&mut below_journald(&folder), net.config(""));
+    let socket = net.n4_socket(8805);
+    socket.send(&deletion(7)).unwrap();
+    socket.recv(&mut [0; 256]).unwrap();
+    let record = loop {
+        let mut octets = [0; 65536];
+        let len = again(|| journal.recv(&mut octets)).unwrap();
+        let record = String::from_utf8_lossy(&octets[..len]).into_owned();
+        if record.contains("MESSAGE=request refused ") {
+            break record;
+        }
+    };
+    for field in [
+        "PRIORITY=4",
+        "SYSLOG_IDENTIFIER=turnpiked",
+        "TURNPIKE_SESSION=0000000000000abc",
+        "TURNPIKE_ADDRESS=10.100.0.2:8805",
+    ] {
+        assert!(
+            record.lines().any(|line| line == field),
+            "{field}: {record}"
+        );
+    }
+    assert!(record.contains("\nTURNPIKE_CAUSE="), "{record}");
+    assert_eq!(daemon.log(), "", "each event is told of once");
+    // Journald has gone.
+    drop(journal);
+    std::fs::remove_file(&path).unwrap();
+    socket.send(&deletion(8)).unwrap();
+    socket.recv(&mut [0; 256]).unwrap();
+    let line =
+        "<4>request refused address=10.100.0.2:8805 request=Session Deletion Request sequence=8";
+    let written = eventually(line, || Ok(daemon.log().contains(line)));
+    assert!(written.is_ok(), "{written:?}\n{}", daemon.log());
+    assert_eq!(daemon.stop(), 0);
+}
+
+/// Its queue is full, and nobody reads it.
+#[test]
+fn stuck_behind_a_journal_that_takes_nothing() {
+    let net = Net::new();
+    let folder = net.folder.join("journal");
+    std::fs::create_dir(&folder).unwrap();
+    let journal = UnixDatagram::bind(folder.join("socket")).unwrap();
+    let daemon = net.start_as(
+        &mut below_journald(&folder),
+        net.config("[log]\nlevel = \"trace\"\n"),
+    );
+    let filler = UnixDatagram::unbound().unwrap();
+    filler.set_nonblocking(true).unwrap();
+    filler.connect(folder.join("socket")).unwrap();
+    while filler.send(b"full").is_ok() {}
+    serves(&net, &daemon);
+    assert_eq!(daemon.stop(), 0, "the end waits for nobody");
+    drop(journal);
 }

@@ -150,7 +150,7 @@ impl Client {
         Self { patience, ..self }
     }
 
-    /// Whatever is at a path, of `limit` octets at most: status of HTTP, and body.
+    /// The resource at a path, of `limit` octets at most: status of HTTP, and body.
     pub fn text(&self, path: &str, limit: usize) -> Result<(u16, String), Error> {
         let mut response = self.call(path, Some(self.patience))?;
         let status = response.status().as_u16();

@@ -34,7 +34,7 @@ const MACHINE: Duration = Duration::from_secs(90);
 /// Of the package, where turnpiked does not say another one.
 const CONFIG: &str = "/etc/turnpike/turnpiked.toml";
 
-/// Where to, and how much.
+/// Place of the archive, and its extent.
 #[derive(Args)]
 #[command(mut_group("whom", |whom| whom.requires("trace")))]
 pub(crate) struct Options {
@@ -364,7 +364,7 @@ fn seal(redactor: &Redactor, members: &mut [Member]) {
                 continue;
             }
         };
-        // What is hidden has to be whole.
+        // Identities are found in whole lines alone.
         let before = cut(member.kind, content, LIMIT);
         *content = redactor.member(member.kind, content);
         let after = cut(member.kind, content, LIMIT.min(room));

@@ -61,7 +61,7 @@ fn number(address: IpAddr) -> u128 {
     }
 }
 
-/// Whose an address is.
+/// Owner of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Whose {
     /// A user's, as far as one can know.

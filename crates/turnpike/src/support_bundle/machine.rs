@@ -200,7 +200,7 @@ const PROGRAMS: [(&str, &str, Kind, &[&str]); 20] = [
 pub(super) fn collect(named: &[String], deadline: Deadline) -> Vec<Member> {
     let mut members: Vec<Member> = Vec::new();
     for (name, about, path) in FILES {
-        // Whatever a boot loader hands over.
+        // A boot loader may hand over secrets.
         let kind = if path == "/proc/cmdline" {
             Kind::Keys
         } else {
@@ -345,7 +345,7 @@ fn of_settings(name: &str, about: &'static str, folder: &str, content: Vec<u8>) 
     }
 }
 
-/// Those of the configuration, then those with a device.
+/// Interfaces of the configuration, then those with a device.
 fn interfaces(named: &[String]) -> Vec<String> {
     let all = below("/sys/class/net");
     let named = named.iter().filter(|name| all.contains(*name));

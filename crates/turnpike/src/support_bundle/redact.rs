@@ -332,7 +332,7 @@ impl Redactor {
         })
     }
 
-    /// What becomes of the address between these places; none: nothing.
+    /// Fate of the address between these places; none: it stays.
     fn judge(&self, text: &str, (at, end): (usize, usize), address: IpAddr) -> Option<Found> {
         let octets = text.as_bytes();
         let of_ipv4 = match address {

@@ -317,7 +317,7 @@ fn a_bundle_has_bounds() {
     );
 }
 
-/// Whoever is traced needs to be named, and nobody is without a trace.
+/// A trace needs a user, and a user a trace.
 #[test]
 fn a_trace_has_a_user() {
     use clap::Parser;

@@ -283,7 +283,7 @@ fn an_smfs_refusals_fill_the_disk_and_are_not_json() {
     }
     assert_eq!(of("SMF associated")[0]["smf"], "10.100.0.2");
     assert!(events.len() < 100, "{log}");
-    // Whoever has just associated is a stranger still.
+    // An SMF that has just associated is a stranger still.
     let told = events.iter().filter_map(|event| event["left_out"].as_u64());
     assert!(
         told.sum::<u64>() + refused.len() as u64 >= u64::from(FLOOD),

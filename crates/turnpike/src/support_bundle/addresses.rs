@@ -5,6 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use ipnet::IpNet;
 use serde_json::Value;
 
+/// Keys of network instances with users' addresses.
+const USERS: [&str; 2] = ["pools", "framed_routes"];
+
 /// Sets of addresses, as ranges of numbers that do not overlap.
 #[derive(Debug, Default)]
 struct Ranges {
@@ -86,17 +89,41 @@ impl Addresses {
     pub(super) fn add_config(&mut self, config: &Value) {
         let instances = config.get("network_instance").and_then(Value::as_array);
         for instance in instances.into_iter().flatten() {
-            for key in ["pools", "framed_routes"] {
-                let listed = instance.get(key).and_then(Value::as_array);
-                let nets = listed
-                    .into_iter()
-                    .flatten()
-                    .filter_map(Value::as_str)
-                    .filter_map(net);
-                self.pools.extend(nets.map(|net| net.trunc()));
+            for key in USERS {
+                self.add_pools(instance.get(key));
             }
         }
         self.add_network(config);
+    }
+
+    /// From the status: our own Node ID, and pools of before the last reload, whose users the log may name.
+    pub(super) fn add_status(&mut self, status: &Value) {
+        if let Some(id) = status.get("node_id") {
+            self.add_network(id);
+        }
+        let changes = status.pointer("/config/last/changes");
+        for change in changes.and_then(Value::as_array).into_iter().flatten() {
+            let key = change.get("key").and_then(Value::as_str);
+            let values = [change.get("before"), change.get("after")];
+            let of_users = |key: &str| USERS.iter().any(|users| key.ends_with(users));
+            for value in values.into_iter().filter(|_| key.is_some_and(of_users)) {
+                self.add_pools(value);
+            }
+            // Network instances that came or went have theirs below.
+            for (value, key) in values
+                .into_iter()
+                .flatten()
+                .flat_map(|value| USERS.map(|key| (value, key)))
+            {
+                self.add_pools(value.get(key));
+            }
+        }
+    }
+
+    fn add_pools(&mut self, listed: Option<&Value>) {
+        let listed = listed.and_then(Value::as_array).into_iter().flatten();
+        let nets = listed.filter_map(Value::as_str).filter_map(net);
+        self.pools.extend(nets.map(|net| net.trunc()));
     }
 
     /// All addresses in the value, and prefixes that are no larger than a network of hosts.
@@ -110,7 +137,7 @@ impl Addresses {
             Value::Array(items) => items.iter().for_each(|item| self.add_network(item)),
             Value::Object(members) => members
                 .iter()
-                .filter(|(key, _)| !["pools", "framed_routes"].contains(&key.as_str()))
+                .filter(|(key, _)| !USERS.contains(&key.as_str()))
                 .for_each(|(_, member)| self.add_network(member)),
             _ => {}
         }
@@ -274,6 +301,32 @@ mod tests {
                 addresses.is_network(net.parse().unwrap()),
                 is_network,
                 "{net}"
+            );
+        }
+    }
+
+    #[test]
+    fn users_of_a_pool_that_was_given_up_are_users() {
+        let change =
+            |key: &str, before: Value| json!({"key": key, "before": before, "takes": "nothing"});
+        let mut addresses = addresses();
+        addresses.add_status(&json!({"node_id": "10.100.9.1", "config": {"last": {"changes": [
+            change("network_instance[internet].pools", json!(["10.61.0.0/16", "2001:db8:61::/48"])),
+            change("network_instance[ims]", json!({"name": "ims", "pools": ["10.62.0.0/16"]})),
+            change("n4.allow", json!(["10.101.0.0/16"])),
+        ]}}}));
+        addresses.sort();
+        for (address, whose) in [
+            ("10.61.0.5", Whose::User),
+            ("10.62.0.5", Whose::User),
+            ("2001:db8:61::5", Whose::User),
+            ("10.100.9.1", Whose::Network),
+            ("10.101.0.1", Whose::Unknown),
+        ] {
+            assert_eq!(
+                addresses.whose(address.parse().unwrap()),
+                whose,
+                "{address}"
             );
         }
     }

@@ -321,12 +321,17 @@ impl Redactor {
             .take_while(is_part)
             .count();
         let run = &text[at..at + run];
-        // Times, and addresses of Ethernet.
-        if !run.contains("::") && run.matches(':').count() < 6 {
-            return None;
-        }
+        let ends = if run.contains("::") {
+            2..=run.len()
+        } else {
+            // Without that there are eight groups, or six and an IPv4 address: behind their last colon it ends. Times and
+            // addresses of Ethernet have fewer, and dumps of octets need not be read at each length.
+            let (colon, rest) = if run.contains('.') { (5, 16) } else { (6, 5) };
+            let (last, _) = run.match_indices(':').nth(colon)?;
+            last + 2..=run.len().min(last + rest)
+        };
         // The longest one that is an identity, as a port or more digits may follow.
-        (2..=run.len()).rev().find_map(|len| {
+        ends.rev().find_map(|len| {
             let address: Ipv6Addr = run[..len].parse().ok()?;
             self.judge(text, (at, at + len), IpAddr::V6(address))
         })

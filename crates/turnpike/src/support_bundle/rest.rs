@@ -99,8 +99,7 @@ const QUESTIONS: [(&str, &str, &str); 18] = [
 ];
 
 /// Answers in which addresses are the network's.
-const OF_NETWORK: [&str; 6] = [
-    "rest/status.json",
+const OF_NETWORK: [&str; 5] = [
     "rest/peers.json",
     "rest/smfs.json",
     "rest/gtpu_peers.json",
@@ -144,6 +143,9 @@ pub(super) fn collect(
     }
     if let Some(config) = json_of(&members, "rest/config.json") {
         addresses.add_config(&config);
+    }
+    if let Some(status) = json_of(&members, "rest/status.json") {
+        addresses.add_status(&status);
     }
     for name in OF_NETWORK {
         if let Some(answer) = json_of(&members, name) {

@@ -172,7 +172,12 @@ impl Client {
             return self.ask(server, &ask).await;
         }
         let is_old = self.tokens.contains_key(&server);
-        ask.bearer = Some(self.token(server).await?);
+        match self.token(server).await {
+            Ok(token) => ask.bearer = Some(token),
+            // Some give tokens to those alone that are registered.
+            Err(Refusal::Token(why)) if ask.method == Method::PUT && why.status().is_some() => {}
+            Err(refusal) => return Err(refusal),
+        }
         match self.ask(server, &ask).await {
             // A token may be withdrawn before its time.
             Err(refusal) if refusal.status() == Some(StatusCode::UNAUTHORIZED) => {

@@ -289,3 +289,33 @@ async fn frames_without_end_end() {
         assert!(is_named, "{refusal}");
     }
 }
+
+#[tokio::test]
+async fn who_gives_tokens_to_registered_ones_alone_is_asked_without_first() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let registered = Arc::new(AtomicBool::new(false));
+    let at = serving(move |request| {
+        let is_registered = registered.load(Ordering::Relaxed);
+        match (request.uri().path(), request.method().as_str()) {
+            ("/oauth2/token", _) if is_registered => {
+                answer(200, r#"{"access_token": "token", "expires_in": 60}"#)
+            }
+            ("/oauth2/token", _) => answer(400, r#"{"error": "unauthorized_client"}"#),
+            (_, "PUT") => {
+                registered.store(true, Ordering::Relaxed);
+                answer(201, "{}")
+            }
+            _ if request.headers().contains_key("authorization") => answer(204, ""),
+            _ => answer(401, ""),
+        }
+    })
+    .await;
+    let servers = vec![Server::try_from(format!("http://{at}")).unwrap()];
+    let mut client = Client::new(servers, instance_id("10.0.0.1"), true);
+    let refusal = client.heartbeat(0, VITALS).await.unwrap_err();
+    assert!(matches!(refusal, Refusal::Token(_)), "{refusal}");
+    let registered = client.register(0, &Profile::default(), VITALS).await;
+    assert_eq!(registered.unwrap(), None);
+    assert_eq!(client.heartbeat(0, VITALS).await.unwrap(), None);
+}

@@ -16,6 +16,8 @@ const HEARTBEAT_S: std::ops::RangeInclusive<u64> = 1..=3600;
 /// Time to a second try of a heartbeat, at most: NRFs take somebody for gone who is late by more than about a period.
 const SECOND_TRY: Duration = Duration::from_secs(2);
 
+/// Heartbeats come so much before their time, or a tenth of it: some NRFs take somebody for gone who is a second late.
+const EARLIER: Duration = Duration::from_secs(1);
 /// After so many heartbeats that it did not take an NRF is not tried more seldom: with 2 to the power of it whole profiles between.
 const WHOLE_MAX: u32 = 6;
 
@@ -200,7 +202,7 @@ impl Registration {
             Verb::Register => known.whole = known.whole.saturating_sub(1),
             Verb::Heartbeat => known.untaken = 0,
         }
-        self.due = now + period;
+        self.due = now + period - EARLIER.min(period / 10);
         before.is_none().then_some(Event::Registered(server))
     }
 
@@ -299,6 +301,11 @@ mod tests {
         Ok(Some(Duration::from_secs(seconds)))
     }
 
+    /// Pause before a heartbeat, where they are to come each so many seconds.
+    fn after(seconds: u64) -> Duration {
+        Duration::from_millis(seconds * 1000 - (seconds * 100).min(1000))
+    }
+
     fn late() -> Result {
         Err(Refusal::Failure(Failure::Late))
     }
@@ -342,12 +349,12 @@ mod tests {
         let mut asked = Asked::new(1);
         let registered = Some(Event::Registered(0));
         assert_eq!(asked.answer(said(7)), (Register, 0, NOW, registered));
-        assert_eq!(asked.answer(Ok(None)), (Heartbeat, 0, 7 * SECOND, None));
-        assert_eq!(asked.answer(said(20)), (Heartbeat, 0, 7 * SECOND, None));
+        assert_eq!(asked.answer(Ok(None)), (Heartbeat, 0, after(7), None));
+        assert_eq!(asked.answer(said(20)), (Heartbeat, 0, after(7), None));
         // What no heartbeat can keep is as if it were not said.
-        assert_eq!(asked.answer(said(0)), (Heartbeat, 0, 20 * SECOND, None));
-        assert_eq!(asked.answer(said(1 << 40)), (Heartbeat, 0, DEFAULT, None));
-        assert_eq!(asked.answer(said(3600)), (Heartbeat, 0, DEFAULT, None));
+        assert_eq!(asked.answer(said(0)), (Heartbeat, 0, after(20), None));
+        assert_eq!(asked.answer(said(1 << 40)), (Heartbeat, 0, after(10), None));
+        assert_eq!(asked.answer(said(3600)), (Heartbeat, 0, after(10), None));
         assert_eq!(asked.of.period(), Some(3600 * SECOND));
     }
 
@@ -357,16 +364,16 @@ mod tests {
         asked.answer(said(7));
         let forgotten = Some(Event::Forgotten(0));
         let first = asked.answer(status(404, None));
-        assert_eq!(first, (Heartbeat, 0, 7 * SECOND, forgotten));
+        assert_eq!(first, (Heartbeat, 0, after(7), forgotten));
         assert_eq!(asked.answer(said(5)), (Register, 0, NOW, None));
-        assert_eq!(asked.answer(Ok(None)), (Heartbeat, 0, 5 * SECOND, None));
+        assert_eq!(asked.answer(Ok(None)), (Heartbeat, 0, after(5), None));
     }
 
     #[test]
     fn the_next_nrf_is_asked_when_one_fails_twice() {
         let mut asked = Asked::new(3);
         asked.answer(said(8));
-        assert_eq!(asked.answer(late()), (Heartbeat, 0, 8 * SECOND, None));
+        assert_eq!(asked.answer(late()), (Heartbeat, 0, after(8), None));
         let lost = Some(Event::Lost(0));
         assert_eq!(asked.answer(late()), (Heartbeat, 0, 2 * SECOND, lost));
         assert_eq!(asked.answer(late()), (Register, 1, NOW, None));
@@ -375,7 +382,7 @@ mod tests {
         // A heartbeat that came through on second thoughts counts.
         asked.answer(status(503, None));
         assert_eq!(asked.answer(Ok(None)), (Heartbeat, 2, 2 * SECOND, None));
-        assert_eq!(asked.answer(Ok(None)), (Heartbeat, 2, 8 * SECOND, None));
+        assert_eq!(asked.answer(Ok(None)), (Heartbeat, 2, after(8), None));
     }
 
     #[test]
@@ -412,7 +419,7 @@ mod tests {
         assert_eq!(alone.answer(said(8)).2, 100 * SECOND);
         let lost = Some(Event::Lost(0));
         let busy = alone.answer(status(503, Some(30)));
-        assert_eq!(busy, (Heartbeat, 0, 8 * SECOND, lost));
+        assert_eq!(busy, (Heartbeat, 0, after(8), lost));
         assert_eq!(alone.answer(said(8)).2, 30 * SECOND);
     }
 
@@ -421,9 +428,9 @@ mod tests {
         let mut asked = Asked::new(1);
         asked.answer(said(8));
         let refused = asked.answer(status(415, None));
-        assert_eq!(refused, (Heartbeat, 0, 8 * SECOND, None));
+        assert_eq!(refused, (Heartbeat, 0, after(8), None));
         assert_eq!(asked.answer(said(8)), (Register, 0, NOW, None));
-        assert_eq!(asked.answer(said(8)), (Register, 0, 8 * SECOND, None));
+        assert_eq!(asked.answer(said(8)), (Register, 0, after(8), None));
         // It may take one again; each time that it does not it is tried more seldom.
         for pause in [4, 8, 16, 32, 64, 64, 64] {
             assert_eq!(asked.answer(status(400, None)).0, Heartbeat);
@@ -450,7 +457,7 @@ mod tests {
         assert_eq!(asked.answer(Ok(None)), (Heartbeat, 0, NOW, None));
         asked.of.changed(asked.now);
         assert_eq!(asked.answer(said(8)), (Register, 0, NOW, None));
-        assert_eq!(asked.answer(Ok(None)), (Heartbeat, 0, 8 * SECOND, None));
+        assert_eq!(asked.answer(Ok(None)), (Heartbeat, 0, after(8), None));
         let elsewhere = Registration::new(3, DEFAULT, asked.now).known_to(2);
         assert_eq!(elsewhere.registered_with(), Some(2));
         let next = elsewhere.next();

@@ -4,7 +4,7 @@
 # made and tried with; --ci: that, and what only the gate needs; --lint: what tests need, and what judges dependencies; --packages:
 # what tests need, and what lists dependencies; --fuzz: what cargo's fuzz targets need beside;
 # --monitoring: what judges alerts, which --lint brings, too; --helm: what the Helm chart is judged by;
-# --page: what the page is tried with.
+# --page: what the page is tried with; --nrf: what the NRF client is tried with.
 set -euo pipefail
 
 # package:file that proves it is installed
@@ -28,7 +28,7 @@ needs=(
   python3-scapy:/usr/lib/python3/dist-packages/scapy/__init__.py
 )
 
-case ${1:-} in '' | --fuzz | --monitoring | --page) ;; *) needs+=(libdpdk-dev:/usr/include/dpdk/rte_ethdev.h) ;; esac
+case ${1:-} in '' | --fuzz | --monitoring | --page | --nrf) ;; *) needs+=(libdpdk-dev:/usr/include/dpdk/rte_ethdev.h) ;; esac
 case ${1:-} in
   --tests | --ci | --lint | --packages)
     needs+=(
@@ -47,7 +47,8 @@ esac
 case ${1:-} in
   --helm | --ci | --lint | --monitoring) needs+=(python3-yaml:/usr/lib/python3/dist-packages/yaml/__init__.py) ;;
 esac
-case ${1:-} in --helm | --ci) needs+=(python3-jsonschema:/usr/lib/python3/dist-packages/jsonschema/__init__.py) ;; esac
+case ${1:-} in --helm | --nrf | --ci) needs+=(python3-jsonschema:/usr/lib/python3/dist-packages/jsonschema/__init__.py) ;; esac
+case ${1:-} in --nrf | --ci) needs+=(python3-h2:/usr/lib/python3/dist-packages/h2/__init__.py openssl:/usr/bin/openssl) ;; esac
 case ${1:-} in --page | --ci) needs+=(chromium:/usr/bin/chromium chromium-driver:/usr/bin/chromedriver) ;; esac
 case ${1:-} in --fuzz) needs+=('libclang-rt-19-dev:/usr/lib/llvm-19/lib/clang/*/include/sanitizer/asan_interface.h') ;; esac
 

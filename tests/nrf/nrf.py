@@ -162,7 +162,7 @@ class Nrf:
         self.refused_tokens = 0
         self.changed = threading.Condition()
         self._rules = []
-        self._listener = None
+        self._listener = self._acceptor = None
         self._sockets = set()
         self.start()
 
@@ -181,7 +181,8 @@ class Nrf:
         self._listener.bind((self.address, self.port))
         self.port = self._listener.getsockname()[1]
         self._listener.listen(64)
-        threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
+        self._acceptor = threading.Thread(target=self._accept, args=(self._listener,), daemon=True)
+        self._acceptor.start()
 
     def stop(self):
         """Nobody listens, and all connections end."""
@@ -189,6 +190,7 @@ class Nrf:
         if listener:
             # close() alone would leave accept() waiting.
             listener.shutdown(socket.SHUT_RDWR)
+            self._acceptor.join(NEVER_S)
             listener.close()
         self.drop_connections()
 
@@ -566,12 +568,15 @@ class Talk:
         fields = [(":status", str(status)), ("server", "test"), *headers.items()]
         if body:
             fields.append(("content-length", str(len(body))))
-        self.h2.send_headers(stream, fields, end_stream=not body)
-        self._flush()
-        self._body(stream, request, lambda at: body[at : at + 16384], len(body))
+        # Before the client can know of it, and so ask for more.
         request.status = status
-        self.asked.pop(stream, None)
-        self.nrf.answered(request)
+        try:
+            self.h2.send_headers(stream, fields, end_stream=not body)
+            self._flush()
+            self._body(stream, request, lambda at: body[at : at + 16384], len(body))
+        finally:
+            self.asked.pop(stream, None)
+            self.nrf.answered(request)
 
     def _body(self, stream, request, part, length):
         """As far as the client lets it."""

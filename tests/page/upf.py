@@ -193,6 +193,8 @@ class Smf:
     def close(self):
         """It falls silent."""
         self.over = True
+        # A thread that waits in it would keep the address.
+        self.socket.shutdown(socket.SHUT_RDWR)
         self.socket.close()
 
     def _listen(self):
@@ -200,6 +202,8 @@ class Smf:
             try:
                 message = self.socket.recv(65535)
             except OSError:
+                continue
+            if not message:
                 continue
             begin = 12 if message[0] & 1 else 4
             sequence = int.from_bytes(message[begin : begin + 3], "big")

@@ -578,6 +578,21 @@ def tokens(bench):
     return f"{early} requests with a token that had ended"
 
 
+def tokens_later(bench):
+    """An NRF that gives tokens to those that are registered alone, and registers without one."""
+    nrf = bench.nrf()
+    nrf.token_s, nrf.tokens_for_registered = 5, True
+    node = bench.node(servers(nrf, more="oauth2 = true\n"))
+    registered(nrf)
+    nrf.wait(lambda: len(nrf.tokens) >= 2, "two tokens")
+    nrf.forget()
+    nrf.wait(lambda: nrf.registered, "a registration anew")
+    registered(nrf)
+    node.stop()
+    assert not nrf.registered, nrf.told()
+    return f"{nrf.refused_tokens} requests without a token that counts"
+
+
 def over_tls(bench):
     """https with ALPN, a certificate of a client where it is demanded; none that is not believed."""
     folder = tempfile.mkdtemp()
@@ -779,7 +794,7 @@ BREAKS = {kind: (kind, {}) for kind in lab.AT_ONCE + lab.WHEN_ASKED if kind not 
 PARTS = {
     **{f"{how}_{what}": functools.partial(patience, method=how.upper(), cases=cases)
        for how in ["put", "patch"] for what, cases in {"hangs": HANGS, "breaks": BREAKS, "refused": STATUSES, "misread": ANSWERS}.items()},
-    **{part.__name__: part for part in [order, tokens, intervals, reloads, over_tls, ends, redirects, forgotten, keepers, profile, readiness, defaults, names, judge, refusals]},
+    **{part.__name__: part for part in [order, tokens, tokens_later, intervals, reloads, over_tls, ends, redirects, forgotten, keepers, profile, readiness, defaults, names, judge, refusals]},
 }
 
 

@@ -151,6 +151,8 @@ class Nrf:
         self.drops, self.adds = set(), {}
         # Seconds that tokens live; None: none is needed.
         self.token_s = None
+        # Tokens are for those that are registered, and a registration needs none (free5GC).
+        self.tokens_for_registered = False
         self.registered = {}
         self.expired = 0
         self.requests = []
@@ -281,7 +283,11 @@ class Nrf:
                 Talk(self, peer, number).fail_at_once(rule.kind)
                 return
             if self.context:
-                peer = self.context.wrap_socket(peer, server_side=True)
+                try:
+                    peer = self.context.wrap_socket(peer, server_side=True)
+                except OSError as error:
+                    self._note(f"TLS: {getattr(error, 'reason', None) or error}")
+                    return
                 if peer.selected_alpn_protocol() != "h2":
                     self._note(f"TLS without h2 in ALPN: {peer.selected_alpn_protocol()}")
                     return
@@ -289,8 +295,6 @@ class Nrf:
             if begin is None:
                 return
             Talk(self, peer, number).serve(begin)
-        except ssl.SSLError as error:
-            self._note(f"TLS: {error.reason or error}")
         except (OSError, Gone, h2.exceptions.ProtocolError) as error:
             if isinstance(error, h2.exceptions.ProtocolError):
                 self._note(f"HTTP/2: {error!r}")
@@ -407,7 +411,8 @@ class Nrf:
         """Status, headers and body."""
         if request.path == self.prefix + TOKENS:
             return self._token(request)
-        if self.token_s is not None and not self._may(request):
+        free = self.tokens_for_registered and request.method == "PUT"
+        if self.token_s is not None and not free and not self._may(request):
             self.refused_tokens += 1
             return 401, {"www-authenticate": 'Bearer error="invalid_token"', "content-type": "application/problem+json"}, problem(401)
         if request.complaints and request.method in ("PUT", "PATCH"):
@@ -461,6 +466,8 @@ class Nrf:
         if request.complaints:
             body = {"error": "invalid_request", "error_description": request.complaints[0]}
             return 400, {"content-type": "application/json", "cache-control": "no-store"}, json.dumps(body).encode()
+        if self.tokens_for_registered and self._form(request)["nfInstanceId"] not in self.registered:
+            return 400, {"content-type": "application/json"}, json.dumps({"error": "invalid_client"}).encode()
         token = f"{secrets.token_urlsafe(24)}.{secrets.token_urlsafe(60)}.{secrets.token_urlsafe(24)}"
         life = self.token_s if self.token_s is not None else 3600
         self.tokens[token] = time.monotonic() + life

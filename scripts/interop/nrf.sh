@@ -2,12 +2,13 @@
 # Runs turnpiked with [nrf] against NRFs that others wrote:
 #
 #   scripts/interop/nrf.sh build FOLDER              Open5GS' nrfd, free5GC's NRF and FerretDB, made in FOLDER, with one process at a time
-#   scripts/interop/nrf.sh run FOLDER [NRF...]       NRF: open5gs, free5gc; both by default
+#   scripts/interop/nrf.sh run FOLDER [NRF...]       NRF: open5gs, open5gs-tls (which demands a certificate), free5gc, free5gc-oauth; all by
+#                                                    default
 #
 # build takes the sources from $OPEN5GS_GIT and $FREE5GC_NRF_GIT, repositories, by default those of their authors, and FerretDB, which is
 # free5GC's database here, as a module of Go. It needs git, Go 1.26, and of Debian meson ninja-build flex bison libgnutls28-dev
 # libgcrypt20-dev libidn-dev libyaml-dev libnghttp2-dev libmicrohttpd-dev libtalloc-dev libcurl4-gnutls-dev libssl-dev.
-# run needs root, curl, jq, tshark, and built turnpiked and turnpike (target/release, or $TURNPIKED and beside it). Each NRF, and all that
+# run needs root, curl, jq, openssl, tshark, and built turnpiked and turnpike (target/release, or $TURNPIKED and beside it). Each NRF, and all that
 # is started, is in namespaces that end with it.
 #
 # Of each NRF: the UPF is registered and found by discovery, three heartbeats are granted, an NRF that was started anew has the UPF
@@ -70,21 +71,48 @@ until_true() {
     done
 }
 
-ask() { curl --silent --show-error --max-time 5 --http2-prior-knowledge --user-agent SMF "$@"; }
-found() { ask "$NRF/nnrf-disc/v1/nf-instances?target-nf-type=UPF&requester-nf-type=SMF" | jq -e '.nfInstances | length == 1'; }
-lost() { ask "$NRF/nnrf-disc/v1/nf-instances?target-nf-type=UPF&requester-nf-type=SMF" | jq -e '(.nfInstances // []) | length == 0'; }
+# An SMF's search for UPFs.
+search() {
+    curl --silent --show-error --max-time 5 --http2 --http2-prior-knowledge --user-agent SMF "${CURL[@]}" \
+        "$NRF/nnrf-disc/v1/nf-instances?target-nf-type=UPF&requester-nf-type=SMF"
+}
+# An SMF that may search, where that wants a token.
+identify() {
+    local id=3b0c9d5e-6a1f-4c8b-9a44-0d1b2c3e4f50 token
+    [ "$KIND" = free5gc-oauth ] || return 0
+    curl --silent --fail --max-time 5 --http2-prior-knowledge -X PUT -H 'content-type: application/json' --output "$WORK/smf.json" \
+        -d "{\"nfInstanceId\":\"$id\",\"nfType\":\"SMF\",\"nfStatus\":\"REGISTERED\",\"ipv4Addresses\":[\"10.100.0.2\"]}" "$NRF/nnrf-nfm/v1/nf-instances/$id"
+    token=$(curl --silent --fail --max-time 5 --http2-prior-knowledge "$NRF/oauth2/token" \
+        -d "grant_type=client_credentials&nfInstanceId=$id&nfType=SMF&targetNfType=NRF&scope=nnrf-disc" | jq -r .access_token)
+    CURL=(-H "authorization: Bearer $token")
+}
+found() { search | jq -e '.nfInstances | length == 1'; }
+lost() { search | jq -e '(.nfInstances // []) | length == 0'; }
 listens() { (exec 3<> "/dev/tcp/$1/$2") 2> /dev/null; }
-# Heartbeats that turnpiked's log or the capture has seen granted, from the frame on: `granted COUNT`.
+# granted COUNT: so many heartbeats were, by the capture.
 granted() { [ "$(asked | awk '$1 == "PATCH" && ($2 == 200 || $2 == 204)' | wc -l)" -ge "$1" ]; }
 
 # Each request of turnpiked with the status of its answer, a line each, as it was on the wire.
 asked() {
-    tshark -2 -n -r "$WORK/sbi.pcapng" -d "tcp.port==${NRF##*:},http2" -Y 'http2.headers.method || http2.headers.status' -T fields \
+    tshark -2 -n -r "$WORK/sbi.pcapng" "${TSHARK[@]}" -Y 'http2.headers.method || http2.headers.status' -T fields \
         -e tcp.stream -e http2.streamid -e http2.headers.method -e http2.headers.path -e http2.headers.status -e http2.headers.user_agent 2> /dev/null |
         awk -F '\t' '
             { split($2, stream, ","); key = $1 " " stream[1] }
             $3 { method[key] = $3; agent[key] = $6; next }
             $5 && agent[key] ~ /^UPF/ { print method[key], $5 }'
+}
+
+# An authority, a server and a client of it.
+certificates() {
+    local name
+    cd "$WORK"
+    openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=lab -keyout ca.key -out ca.pem
+    for name in nrf upf; do
+        printf 'subjectAltName=IP:10.100.0.5,DNS:%s.example.org\nextendedKeyUsage=serverAuth,clientAuth\n' $name > $name.ext
+        openssl req -newkey rsa:2048 -nodes -subj "/CN=$name" -keyout $name.key -out $name.csr
+        openssl x509 -req -in $name.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile $name.ext -out $name.pem
+    done
+    cd - > /dev/null
 }
 
 start_open5gs() {
@@ -104,6 +132,17 @@ nrf:
       - address: 10.100.0.5
         port: 7777
 END
+    [ $KIND = open5gs ] || cat >> "$WORK/nrf.yaml" << END
+  default:
+    tls:
+      server:
+        scheme: https
+        private_key: $WORK/nrf.key
+        cert: $WORK/nrf.pem
+        verify_client: true
+        verify_client_cacert: $WORK/ca.pem
+        sslkeylogfile: $WORK/keys.log
+END
     "$FOLDER/open5gs/build/src/nrf/open5gs-nrfd" -c "$WORK/nrf.yaml" >> "$WORK/nrf.log" 2>&1 &
     PID=$!
 }
@@ -114,7 +153,7 @@ start_free5gc() {
         "$FOLDER/bin/ferretdb" --handler=sqlite --sqlite-url="file:$WORK/data/" --telemetry=disable --state-dir="$WORK" --debug-addr=- > "$WORK/database.log" 2>&1 &
         until_true "a database" listens 127.0.0.1 27017
     fi
-    cat > "$WORK/nrfcfg.yaml" << 'END'
+    cat > "$WORK/nrfcfg.yaml" << END
 info:
   version: 1.0.2
 configuration:
@@ -127,7 +166,7 @@ configuration:
     port: 7777
     cert: { pem: cert/nrf.pem, key: cert/nrf.key }
     rootcert: { pem: cert/root.pem, key: cert/root.key }
-    oauth: false
+    oauth: $([ $KIND = free5gc ] && echo false || echo true)
   DefaultPlmnId: { mcc: "001", mnc: "01" }
   serviceNameList: [nnrf-nfm, nnrf-disc]
 logger:
@@ -141,8 +180,21 @@ END
 
 # In namespaces of its own: their end is the end of all that runs.
 inside() {
-    local kind=$1 turnpiked tshark
-    FOLDER=$2 WORK=$3 NRF=http://10.100.0.5:7777
+    local start=start_${1%-*} turnpiked tshark more=''
+    KIND=$1 FOLDER=$2 WORK=$3 NRF=http://10.100.0.5:7777
+    CURL=() TSHARK=(-d tcp.port==7777,http2)
+    case $KIND in
+        open5gs-tls)
+            certificates > "$WORK/openssl.log" 2>&1
+            NRF=https://10.100.0.5:7777
+            CURL=(--cacert "$WORK/ca.pem" --cert "$WORK/upf.pem" --key "$WORK/upf.key")
+            TSHARK=(-o "tls.keylog_file:$WORK/keys.log" -d tcp.port==7777,tls)
+            more="ca_file = \"$WORK/ca.pem\"
+certificate_file = \"$WORK/upf.pem\"
+key_file = \"$WORK/upf.key\""
+            ;;
+        free5gc-oauth) more="oauth2 = true" ;;
+    esac
     ip link set lo up
     ip addr add 10.100.0.1/32 dev lo
     ip addr add 10.100.0.5/32 dev lo
@@ -176,25 +228,28 @@ priority = 1
 capacity = 100
 locality = "rack 7"
 heartbeat_s = 2
+$more
 [[nrf.slice]]
 sst = 1
 sd = "010203"
 dnns = ["internet"]
 END
-    "start_$kind"
-    until_true "$kind's NRF" listens 10.100.0.5 7777
+    $start
+    until_true "$KIND's NRF" search
+    identify
     dumpcap -q -i lo -f 'tcp port 7777' -w "$WORK/sbi.pcapng" > "$WORK/dumpcap.log" 2>&1 &
     tshark=$!
     until_true "a capture" test -s "$WORK/sbi.pcapng"
     RUNTIME_DIRECTORY=$WORK "$TURNPIKED" --config "$WORK/turnpiked.toml" > "$WORK/turnpiked.log" 2>&1 &
     turnpiked=$!
     until_true "a registration" found
-    ask "$NRF/nnrf-disc/v1/nf-instances?target-nf-type=UPF&requester-nf-type=SMF" > "$WORK/found.json"
+    search > "$WORK/found.json"
     until_true "three heartbeats" granted 3
     kill -TERM $PID
     wait $PID 2> /dev/null || true
-    "start_$kind"
-    until_true "$kind's NRF again" listens 10.100.0.5 7777
+    $start
+    until_true "$KIND's NRF again" search
+    identify
     until_true "a registration with the NRF that was started anew" found
     local before
     before=$(asked | grep -c '^PATCH 20[04]' || true)
@@ -202,11 +257,12 @@ END
     kill -TERM $turnpiked
     wait $turnpiked
     until_true "the end of the registration" lost
+    until_true "its DELETE in the capture" eval 'asked | grep -q "^DELETE 204"'
     kill $tshark
     wait $tshark 2> /dev/null || true
-    echo "$kind: registered, found, registered with an NRF that was started anew, and gone. Answers:"
+    echo "$KIND: registered, found, registered with an NRF that was started anew, and gone. Answers:"
     asked | sort | uniq -c
-    if tshark -2 -n -r "$WORK/sbi.pcapng" -d tcp.port==7777,http2 -Y _ws.malformed 2> /dev/null | grep .; then
+    if tshark -2 -n -r "$WORK/sbi.pcapng" "${TSHARK[@]}" -Y _ws.malformed 2> /dev/null | grep .; then
         echo "malformed frames" >&2
         exit 1
     fi
@@ -227,11 +283,11 @@ case ${1:-} in
     run)
         [ $# -ge 2 ] || usage
         [ "$(id -u)" = 0 ] || missing root
-        for tool in curl jq tshark dumpcap unshare; do command -v $tool > /dev/null || missing $tool; done
+        for tool in curl jq openssl tshark dumpcap unshare; do command -v $tool > /dev/null || missing $tool; done
         [ -x "$TURNPIKED" ] || missing "$TURNPIKED (make build)"
         folder=$(realpath -e "$2")
         shift 2
-        [ $# -gt 0 ] || set -- open5gs free5gc
+        [ $# -gt 0 ] || set -- open5gs open5gs-tls free5gc free5gc-oauth
         for kind in "$@"; do
             WORK=$(mktemp -d "${TMPDIR:-/tmp}/nrf.XXXXXX")
             if unshare --mount --pid --fork --kill-child --mount-proc --net "$0" inside "$kind" "$folder" "$WORK"; then

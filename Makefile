@@ -16,7 +16,7 @@ DPDK ?= $(if $(filter dpdk%,$(DATAPATH)),1)
 WITH_DPDK := --features slowpath/dpdk,turnpiked/dpdk
 FEATURES := $(if $(filter 1,$(DPDK)),--features turnpiked/dpdk)
 
-.PHONY: help setup setup-all setup-fuzz build test demo scenarios deb image test-packages test-monitoring test-helm test-docs test-page screenshots page-programs acceptance bench fuzz-smoke docs lint fmt golden verify clean
+.PHONY: help setup setup-all setup-fuzz build test demo scenarios deb image test-packages test-monitoring test-helm test-docs test-page test-nrf screenshots page-programs acceptance bench fuzz-smoke docs lint fmt golden verify clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t14
@@ -68,6 +68,12 @@ test-page: page-programs ## the page of REST in headless Chromium: each view wit
 test-docs: setup ## links, commands and keys of the documentation, and what the tutorial and the how-tos tell to type, run beside the demonstration
 	$(if $(PREBUILT),,$(CARGO) build --locked --bins)
 	tests/docs/check.py --programs $(or $(PREBUILT),target/debug) --self-test --run
+
+# PREBUILT=target/debug: of programs that are there.
+test-nrf: ## registration with NRFs: profile, heartbeats, order, tokens, TLS, reload; NRFs that are silent, slow, endless, huge or garbage
+	@scripts/setup.sh --nrf
+	$(if $(PREBUILT),,$(CARGO) build --locked -p turnpiked -p turnpike)
+	tests/nrf/check.py --turnpiked $(or $(PREBUILT),target/debug)/turnpiked
 
 screenshots: page-programs ## pictures for the README: of the page after 15 minutes of traffic, and of turnpike top
 	$(if $(PREBUILT),,$(CARGO) build --locked --bins)

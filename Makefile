@@ -16,7 +16,7 @@ DPDK ?= $(if $(filter dpdk%,$(DATAPATH)),1)
 WITH_DPDK := --features slowpath/dpdk,turnpiked/dpdk
 FEATURES := $(if $(filter 1,$(DPDK)),--features turnpiked/dpdk)
 
-.PHONY: help setup setup-all setup-fuzz build test demo scenarios deb image test-packages test-monitoring test-helm test-docs test-page test-nrf screenshots page-programs acceptance bench fuzz-smoke docs lint fmt golden verify clean
+.PHONY: help setup setup-all setup-fuzz build test demo scenarios deb image test-packages test-monitoring test-helm test-docs test-page test-nrf screenshots page-programs acceptance bench bench-container fuzz-smoke docs lint fmt golden verify clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t14
@@ -104,6 +104,11 @@ acceptance: setup-all setup-fuzz ## what the gate has short forms of, in full; i
 
 bench: build ## the figures, as lines `figure NAME VALUE UNIT floor VALUE`
 	scripts/bench.sh
+
+bench-container: image ## what a container costs, inside beside outside, on each data path; RUNS=5
+	scripts/image.sh build/deb turnpike-dpdk
+	$(CARGO) build --release --locked -p lab
+	benches/container.py build/deb --runs $(or $(RUNS),5) --out benches/results/container/$(shell date +%F).json
 
 fuzz-smoke: setup-fuzz ## each fuzz target for FUZZ_SECONDS
 	$(MAKE) -C datapath fuzz FUZZ_SECONDS=$(FUZZ_SECONDS)

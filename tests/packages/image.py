@@ -53,10 +53,14 @@ class Podman:
         with open(self.seccomp, "w", encoding="ascii") as file:
             file.write(sh("jq", "--from-file", SECCOMP, "/usr/share/containers/seccomp.json"))
 
-    def __call__(self, *arguments, **options):
+    def command(self, *arguments):
+        """Words of a command."""
         storage = ["--root=/mnt/storage", "--runroot=/run/storage", "--storage-driver=vfs", "--events-backend=none"]
         engine = ["--runtime=runc", "--cgroup-manager=cgroupfs", "--tmpdir=/run/libpod"]
-        return sh("podman", *storage, *engine, *arguments, **options)
+        return ["podman", *storage, *engine, *arguments]
+
+    def __call__(self, *arguments, **options):
+        return sh(*self.command(*arguments), **options)
 
     def without_bpf(self):
         """A seccomp profile that forbids bpf(2), as those of engines do."""
@@ -79,16 +83,19 @@ class Podman:
         self("image", "unmount", self.image)
         return octets
 
-    def run(self, *arguments, options=(), capabilities=CAPABILITIES, state=KEPT, seccomp=None, **how):
-        """One more container; what it said."""
+    def starting(self, options=(), capabilities=CAPABILITIES, state=KEPT, seccomp=None):
+        """Words of a command that starts a container, but for its network, its configuration and all from the image on."""
         # Without the privilege to raise limits, podman's own would not be accepted.
         limits = {"nofile": resource.RLIMIT_NOFILE, "nproc": resource.RLIMIT_NPROC}
         limits = [f"--ulimit={name}={limit}:{limit}" for name in limits for limit in [resource.getrlimit(limits[name])[1]]]
-        network = f"--network=ns:/proc/{self.network.pid}/ns/net"
         rights = ["--read-only", f"--security-opt=seccomp={seccomp or self.seccomp}", "--cap-drop=all", *[f"--cap-add={name}" for name in capabilities]]
-        volumes = [f"--volume={self.config}:{CONFIG}:ro", *state]
-        command = ["run", "--pids-limit=0", f"--cgroup-parent=/{os.path.basename(self.cgroup)}", *limits, network, *rights, *volumes, *options, self.image, *arguments]
-        return self(*command, **how)
+        return ["run", "--pids-limit=0", f"--cgroup-parent=/{os.path.basename(self.cgroup)}", *limits, *rights, *state, *options]
+
+    def run(self, *arguments, check=True, **how):
+        """One more container; what it said."""
+        network = f"--network=ns:/proc/{self.network.pid}/ns/net"
+        volume = f"--volume={self.config}:{CONFIG}:ro"
+        return self(*self.starting(**how), network, volume, self.image, *arguments, check=check)
 
     def inspect(self, template):
         """Of the UPF."""

@@ -21,6 +21,7 @@ mod svg;
 mod switch;
 mod tcp;
 mod usage;
+mod whole;
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -67,6 +68,9 @@ pub struct Options {
     /// Only what TCP gets of maximum bit rates, on the chosen data path.
     #[arg(long)]
     pub tcp_only: bool,
+    /// Only what a user and an SMF get end to end, on the chosen data path.
+    #[arg(long)]
+    pub whole_only: bool,
     /// File to write the results to, as JSON.
     #[arg(long)]
     pub out: Option<PathBuf>,
@@ -149,6 +153,10 @@ pub fn run(options: &Options) -> Result<()> {
     }
     if options.tcp_only {
         tcp::measure(&mut figures)?;
+        return report(&figures, options);
+    }
+    if options.whole_only {
+        whole::measure(&mut figures)?;
         return report(&figures, options);
     }
     if Datapath::chosen() == Datapath::Kernel {

@@ -5,20 +5,24 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
 use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper::header::{self, HeaderMap, HeaderValue};
-use hyper::{Method, Request, StatusCode, Uri};
+use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 use crate::{Server, Tls};
 
@@ -43,8 +47,8 @@ pub enum Failure {
     /// It does not offer HTTP/2 in TLS.
     #[error("speaks no HTTP/2 (ALPN)")]
     NoHttp2,
-    /// HTTP/2 was broken, or its end came too early.
-    #[error("HTTP/2: {0}")]
+    /// HTTP was broken, or its end came too early.
+    #[error("HTTP: {0}")]
     Http(String),
     /// More octets than an answer may have.
     #[error("an answer of more than {BODY_MAX} octets")]
@@ -70,12 +74,15 @@ pub(crate) struct Ask {
     pub(crate) bearer: Option<String>,
 }
 
-/// An answer to it.
+/// An answer to a request.
 #[derive(Clone, Debug)]
-pub(crate) struct Answer {
-    pub(crate) status: StatusCode,
-    pub(crate) headers: HeaderMap,
-    pub(crate) body: Bytes,
+pub struct Answer {
+    /// Its status, whatever that is.
+    pub status: StatusCode,
+    /// Its headers.
+    pub headers: HeaderMap,
+    /// Its body, of at most [`BODY_MAX`] octets.
+    pub body: Bytes,
 }
 
 /// Ask a server, and whoever it leads on to, within this time.
@@ -124,7 +131,12 @@ async fn exchange(
     let request = request(uri, ask).map_err(|error| Failure::NoRequest(error.to_string()))?;
     let mut connection = connect(server, tls).await?;
     let answer = connection.sender.send_request(request).await;
-    let (parts, body) = answer.map_err(http_failure)?.into_parts();
+    read(answer.map_err(http_failure)?).await
+}
+
+/// An answer with its body, within bounds.
+pub(crate) async fn read(answer: Response<Incoming>) -> Result<Answer, Failure> {
+    let (parts, body) = answer.into_parts();
     let body = Limited::new(body, BODY_MAX).collect().await;
     let body =
         body.map_err(
@@ -140,7 +152,7 @@ async fn exchange(
     })
 }
 
-fn http_failure(error: hyper::Error) -> Failure {
+pub(crate) fn http_failure(error: hyper::Error) -> Failure {
     use std::error::Error;
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -184,23 +196,37 @@ impl Drop for Connection {
 }
 
 async fn connect(server: &Server, tls: Option<&Tls>) -> Result<Connection, Failure> {
-    let stream = TcpStream::connect((server.host(), server.port())).await;
-    let stream = stream.map_err(Failure::Unreachable)?;
-    let _ = stream.set_nodelay(true);
-    let stream = Bounded::new(stream);
+    let stream = reach(server).await?;
     if !server.is_tls() {
         return handshake(stream).await;
     }
     let missing = || Failure::Tls(io::Error::other("no authorities are configured"));
-    let connector = TlsConnector::from(tls.ok_or_else(missing)?.0.clone());
-    let name = ServerName::try_from(server.host().to_owned());
-    let name = name.map_err(|error| Failure::Tls(io::Error::other(error)))?;
-    let stream = connector.connect(name, stream).await;
-    let stream = stream.map_err(Failure::Tls)?;
+    let config = tls.ok_or_else(missing)?.0.clone();
+    let stream = protect(server, config, stream).await?;
     if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
         return Err(Failure::NoHttp2);
     }
     handshake(stream).await
+}
+
+/// A connection without protection yet.
+pub(crate) async fn reach(server: &Server) -> Result<Bounded, Failure> {
+    let stream = TcpStream::connect((server.host(), server.port())).await;
+    let stream = stream.map_err(Failure::Unreachable)?;
+    let _ = stream.set_nodelay(true);
+    Ok(Bounded::new(stream))
+}
+
+/// TLS on it.
+pub(crate) async fn protect(
+    server: &Server,
+    config: Arc<ClientConfig>,
+    stream: Bounded,
+) -> Result<TlsStream<Bounded>, Failure> {
+    let name = ServerName::try_from(server.host().to_owned());
+    let name = name.map_err(|error| Failure::Tls(io::Error::other(error)))?;
+    let stream = TlsConnector::from(config).connect(name, stream).await;
+    stream.map_err(Failure::Tls)
 }
 
 async fn handshake(
@@ -219,7 +245,7 @@ async fn handshake(
 }
 
 /// A stream that ends after so many octets of the peer.
-struct Bounded {
+pub(crate) struct Bounded {
     stream: TcpStream,
     left: usize,
 }

@@ -22,7 +22,7 @@ pub enum BadServer {
     #[error("not like http://10.0.0.5:7777 or https://nrf.example.org")]
     NoRoot,
     /// `user:password@`.
-    #[error("has a user's name, which no NRF asks for")]
+    #[error("has a user's name, which is not asked for")]
     UserInfo,
     /// `?…`.
     #[error("has a query; a prefix of paths is all that may follow the host")]

@@ -417,6 +417,12 @@ impl<T: Tables> Core<T> {
         peers.map(Peer::view)
     }
 
+    /// The association that requests from there belong to.
+    pub fn peer_at(&self, from: SocketAddr) -> Option<PeerView<'_>> {
+        let peers = self.node.peers();
+        peers.get(peers.by_source(from)?).map(Peer::view)
+    }
+
     /// Associations after this one.
     pub fn peers_after(
         &self,

@@ -150,10 +150,7 @@ impl N4 {
         if let Some(response) = incoming.message_type.response() {
             self.stats.message(Way::Sent, response);
         }
-        out.send(incoming.from, |bytes| {
-            bytes.extend_from_slice(front);
-            bytes.extend_from_slice(back);
-        });
+        out.repeat(incoming.from, (front, back));
         true
     }
 

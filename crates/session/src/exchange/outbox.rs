@@ -13,6 +13,8 @@ use crate::usage::report::UsageRecord;
 pub struct Outbox {
     bytes: Vec<u8>,
     datagrams: Vec<(SocketAddr, Range<usize>)>,
+    /// Places of answers that were given before, in their order.
+    repeats: Vec<usize>,
     events: Vec<Event>,
     echoes: Vec<(Ends, [u8; 12])>,
     usage: Vec<UsageRecord>,
@@ -39,6 +41,11 @@ impl Outbox {
     /// Whether there is nothing to send.
     pub fn is_empty(&self) -> bool {
         self.datagrams.is_empty()
+    }
+
+    /// Whether the datagram in this place is an answer that was given before, to a request that has come again.
+    pub fn is_repeat(&self, place: usize) -> bool {
+        self.repeats.binary_search(&place).is_ok()
     }
 
     /// Events, in the order in which they happened.
@@ -70,6 +77,7 @@ impl Outbox {
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.datagrams.clear();
+        self.repeats.clear();
         self.events.clear();
         self.echoes.clear();
         self.usage.clear();
@@ -89,5 +97,39 @@ impl Outbox {
             self.datagrams.push((to, range.clone()));
         }
         &self.bytes[range]
+    }
+
+    /// Append an answer that was given before.
+    pub(crate) fn repeat(&mut self, to: SocketAddr, (front, back): (&[u8], &[u8])) {
+        let place = self.datagrams.len();
+        let sent = self.send(to, |bytes| {
+            bytes.extend_from_slice(front);
+            bytes.extend_from_slice(back);
+        });
+        if !sent.is_empty() {
+            self.repeats.push(place);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repeats_are_known_by_their_places() {
+        let to = SocketAddr::from(([192, 0, 2, 1], 8805));
+        let mut out = Outbox::new();
+        for _ in 0..2 {
+            out.send(to, |octets| octets.push(1));
+            out.repeat(to, (&[], &[]));
+            out.repeat(to, (&[2], &[3]));
+            out.send(to, |octets| octets.push(4));
+            let sent: Vec<_> = out.iter().map(|(_, octets)| octets.to_vec()).collect();
+            assert_eq!(sent, [vec![1], vec![2, 3], vec![4]]);
+            assert_eq!([0, 1, 2].map(|at| out.is_repeat(at)), [false, true, false]);
+            out.clear();
+            assert!(!out.is_repeat(1));
+        }
     }
 }

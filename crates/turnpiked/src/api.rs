@@ -534,8 +534,8 @@ async fn openapi() -> Json<utoipa::openapi::OpenApi> {
     responses((status = 200, body = String, content_type = metrics::CONTENT_TYPE)))]
 async fn metrics(State(api): State<Api>) -> Result<Response, Failure> {
     let snapshot = api.control.snapshot().await?;
-    let Running { state, nrf, .. } = api.running.now();
-    let text = metrics::encode(&snapshot, (&state, nrf.as_ref()), api.started)
+    let running = api.running.now();
+    let text = metrics::encode(&snapshot, &running, api.started)
         .map_err(|_| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "metrics"))?;
     Ok(([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response())
 }

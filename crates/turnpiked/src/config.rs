@@ -14,6 +14,7 @@ pub(crate) mod qos;
 mod rest;
 mod router;
 mod system;
+mod telemetry;
 mod understood;
 mod values;
 
@@ -36,6 +37,7 @@ pub(crate) use nrf::{Nrf, Slice, is_full};
 pub(crate) use predefined::PredefinedRule;
 pub(crate) use router::Router;
 pub(crate) use system::{System, read_token};
+pub(crate) use telemetry::Telemetry;
 pub(crate) use understood::understood;
 pub(crate) use values::{NodeId, Prefix, is_fqdn};
 
@@ -75,6 +77,8 @@ pub(crate) struct Config {
     pub(crate) state: State,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) nrf: Option<Nrf>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) telemetry: Option<Telemetry>,
 }
 
 /// Identity of this UPF towards SMFs.

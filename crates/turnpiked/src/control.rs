@@ -12,6 +12,7 @@ mod ports;
 mod questions;
 mod show;
 mod trace;
+mod transactions;
 mod usage;
 
 use std::mem;
@@ -30,6 +31,7 @@ use crate::command::{Asked, Command, Question, Reconfigured};
 use crate::config::{Config, OnStop, growth, newcomers};
 use crate::kept::{Beginning, Kept};
 use crate::n4::{Receiver, Sender, Socket, Strangers};
+use crate::telemetry::Records;
 use crate::{plan, system};
 
 use busy::Busy;
@@ -42,6 +44,7 @@ pub(crate) use policies::Policies;
 use questions::{Quantum, Questions};
 pub(crate) use show::About;
 use trace::Traces;
+use transactions::Transactions;
 pub(crate) use usage::Usage;
 
 /// How long SMFs have to answer the release of their association when we shut down.
@@ -109,6 +112,10 @@ pub(crate) struct Control {
     traces: Traces,
     usage: Usage,
     log: Log,
+    /// Way to telemetry; of no use until the configuration asks for spans.
+    records: Option<Records>,
+    /// `None`: nobody is told of any.
+    transactions: Option<Transactions>,
     /// N4 could not be received from, and it was said.
     deaf: bool,
     busy_poll: Duration,
@@ -150,8 +157,17 @@ impl Control {
             traces: Traces::default(),
             usage,
             log,
+            records: None,
+            transactions: None,
             deaf: false,
         }
+    }
+
+    /// Tell telemetry of transactions, where the configuration wants that.
+    pub(crate) fn telling(mut self, records: Records) -> Self {
+        self.transactions = Transactions::follow(None, &self.about.config, &records);
+        self.records = Some(records);
+        self
     }
 
     /// Until told to shut down and done with it, or to hand over: whether the latter. `ready`: is called when N4 is served.
@@ -281,6 +297,9 @@ impl Control {
             for (from, datagram) in batch {
                 let (core, outbox) = (&mut self.core, &mut self.outbox);
                 if !core.is_stranger(*from) {
+                    if let Some(transactions) = &mut self.transactions {
+                        transactions.received(now, core, *from, datagram);
+                    }
                     core.receive(now, *from, datagram, outbox);
                 } else if let Err(messages) = self.strangers.put(*from, datagram) {
                     core.drop_stranger(*from, messages, outbox);
@@ -388,6 +407,9 @@ impl Control {
                 self.core.expect(batch.clone());
             }
             for (from, datagram) in batch {
+                if let Some(transactions) = &mut self.transactions {
+                    transactions.received(now, &self.core, from, datagram);
+                }
                 self.core.receive(now, from, datagram, &mut self.outbox);
             }
             // Before SMFs hear of it: the next hop of a new gNB, whose MTU the first packet may need.
@@ -429,6 +451,9 @@ impl Control {
     fn serve_strangers(&mut self) {
         let now = self.now();
         for next in self.strangers.turn(now) {
+            if let Some(transactions) = &mut self.transactions {
+                transactions.received(now, &self.core, next.from, &next.octets);
+            }
             self.core
                 .receive(now, next.from, &next.octets, &mut self.outbox);
         }
@@ -557,6 +582,9 @@ impl Control {
         }
         self.busy_poll = Duration::from_micros(config.n4.busy_poll_us.into());
         self.log.configure(new);
+        if let Some(records) = &self.records {
+            self.transactions = Transactions::follow(self.transactions.take(), config, records);
+        }
         if self.grace.is_none() {
             let per_s = config.gtpu.error_indications_per_s;
             self.core.tables().set_error_indications(per_s);
@@ -764,6 +792,14 @@ impl Control {
                 let reached = |(to, _): &(SocketAddr, &[u8])| socket.reaches(*to);
                 sender.send(socket, self.outbox.iter().filter(reached));
             }
+        }
+        if let Some(transactions) = &mut self.transactions {
+            let now = Time(tables::monotonic_ns());
+            for (place, datagram) in self.outbox.iter().enumerate() {
+                let repeats = self.outbox.is_repeat(place);
+                transactions.sent(now, &self.core, datagram, repeats);
+            }
+            transactions.settle(now);
         }
         self.unsent = sender.failed;
         for ((remote, local), octets) in self.outbox.echoes() {

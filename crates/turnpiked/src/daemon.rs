@@ -30,6 +30,7 @@ use crate::kept::Beginning;
 use crate::nrf::{self, Farewell};
 use crate::reload::{Handed, Reloader, Successor, Text};
 use crate::running::{Running, Shared};
+use crate::telemetry::{self, Last};
 use crate::usage_log::UsageLog;
 use crate::{access, n4, plan, recovery, system};
 
@@ -96,6 +97,8 @@ pub(crate) fn run(config: Config, process: &mut Process) -> Result<Option<Succes
     };
     let node = home(&config, &topology);
     let control = prepare(&config, node, &asker, (asked, &mut process.sockets))?;
+    let (records, queue) = telemetry::queue();
+    let control = control.telling(records);
 
     let limits = api::Limits::new(&config.api);
     let running = Shared::new(Running {
@@ -114,6 +117,7 @@ pub(crate) fn run(config: Config, process: &mut Process) -> Result<Option<Succes
                 .unwrap_or_default()
         },
         nrf: None,
+        spans: None,
     });
     let topology = Arc::new(topology);
     let of_file = (process.file.clone(), process.text.clone());
@@ -125,6 +129,7 @@ pub(crate) fn run(config: Config, process: &mut Process) -> Result<Option<Succes
     let (leave, left) = oneshot::channel();
     let registered = nrf::keep_registered(running.clone(), asker.clone(), left);
     let of_end = running.clone();
+    let of_spans = running.clone();
     let api = Api::new(asker.clone(), running, Arc::clone(&reloader), of_process);
     let (history, router) = (api.clone().keep_history(), api.router());
     let (handed, started) = (process.handed.clone(), process.started);
@@ -136,6 +141,7 @@ pub(crate) fn run(config: Config, process: &mut Process) -> Result<Option<Succes
         listened_to().thread_unblock()?;
         tokio::spawn(api::serve(listener, router, limits));
         tokio::spawn(history);
+        let last = Last::begin(queue, of_spans);
         let settled = Arc::clone(&is_settled);
         let served = tokio::spawn(async move {
             // Else it has ended, which is said elsewhere.
@@ -156,7 +162,12 @@ pub(crate) fn run(config: Config, process: &mut Process) -> Result<Option<Succes
         });
         let farewell = (Farewell::new(leave, served), of_end);
         let ending = (&asker, &reloader, &*is_settled);
-        until_the_end(ending, (ends, harmless), ended, farewell).await
+        let ended = until_the_end(ending, (ends, harmless), ended, farewell).await;
+        // A start that follows is not kept waiting.
+        if let Ok(false) = ended {
+            last.finish().await;
+        }
+        ended
     })?;
     // A name that is being looked up would keep it waiting.
     runtime.shutdown_background();

@@ -26,6 +26,7 @@ mod reload;
 mod running;
 mod snapshot;
 mod system;
+mod telemetry;
 mod text;
 mod usage_log;
 

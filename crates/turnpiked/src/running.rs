@@ -18,6 +18,19 @@ pub(crate) struct Running {
     pub(crate) state: ConfigState,
     /// `None`: there is no `[nrf]`.
     pub(crate) nrf: Option<NrfReport>,
+    /// `None`: there is no `[telemetry]`.
+    pub(crate) spans: Option<Spans>,
+}
+
+/// Fate of spans.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Spans {
+    /// The collector has taken them.
+    pub(crate) exported: u64,
+    /// They found no room in the queue.
+    pub(crate) dropped: u64,
+    /// The collector has not taken them.
+    pub(crate) failed: u64,
 }
 
 /// Handle of it.
@@ -36,6 +49,10 @@ impl Shared {
 
     pub(crate) fn config(&self) -> Arc<Config> {
         Arc::clone(&self.0.borrow().config)
+    }
+
+    pub(crate) fn spans(&self) -> Option<Spans> {
+        self.0.borrow().spans
     }
 
     pub(crate) fn change(&self, change: impl FnOnce(&mut Running)) {

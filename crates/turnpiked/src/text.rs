@@ -1,4 +1,6 @@
-//! SEIDs and addresses as text, and times of NTP as those of Unix.
+//! SEIDs, addresses and names as text, and times of NTP as those of Unix.
+
+use std::fmt::Display;
 
 use ipnet::IpNet;
 
@@ -31,4 +33,11 @@ pub(crate) fn parse_seid(text: &str) -> Option<u64> {
     u64::from_str_radix(digits, 16)
         .ok()
         .filter(|_| !digits.starts_with('+'))
+}
+
+/// `Session Establishment Request` as `session_establishment_request`.
+pub(crate) fn label(name: impl Display) -> String {
+    name.to_string()
+        .to_lowercase()
+        .replace([' ', '-', '/'], "_")
 }

@@ -16,6 +16,7 @@ use report::{
 
 use super::refusals;
 use crate::logging;
+use crate::running::{Running, Spans};
 use crate::snapshot::Snapshot;
 
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -23,15 +24,16 @@ pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0
 /// All of it as OpenMetrics text.
 pub(crate) fn encode(
     snapshot: &Snapshot,
-    (config, nrf): (&ConfigState, Option<&NrfReport>),
+    running: &Running,
     started: SystemTime,
 ) -> Result<String, Error> {
     let mut registry = Registry::default();
     let process = Process::read(started);
     registry.register_collector(Box::new(Page {
         snapshot: snapshot.clone(),
-        config: config.clone(),
-        nrf: nrf.cloned(),
+        config: running.state.clone(),
+        nrf: running.nrf.clone(),
+        spans: running.spans,
         process,
     }));
     let mut text = String::new();
@@ -44,6 +46,7 @@ struct Page {
     snapshot: Snapshot,
     config: ConfigState,
     nrf: Option<NrfReport>,
+    spans: Option<Spans>,
     process: Process,
 }
 
@@ -72,6 +75,7 @@ impl Collector for Page {
         self.log(&mut out)?;
         self.config(&mut out)?;
         self.nrf(&mut out)?;
+        self.telemetry(&mut out)?;
         self.process(&mut out)
     }
 }
@@ -96,6 +100,21 @@ impl Page {
         let requests = requests.map(|(outcome, count)| ([("outcome", outcome)], count));
         let help = "Requests to NRFs";
         out.counters("turnpike_nrf_requests", help, requests.into_iter())
+    }
+
+    /// Likewise.
+    fn telemetry(&self, out: &mut Out<'_>) -> Result<(), Error> {
+        let Some(spans) = self.spans else {
+            return Ok(());
+        };
+        let spans = [
+            ("exported", spans.exported),
+            ("dropped", spans.dropped),
+            ("failed", spans.failed),
+        ];
+        let spans = spans.map(|(outcome, count)| ([("outcome", outcome)], count));
+        let help = "Spans of PFCP transactions";
+        out.counters("turnpike_telemetry_spans", help, spans.into_iter())
     }
 
     fn state(&self, out: &mut Out<'_>) -> Result<(), Error> {

@@ -286,6 +286,7 @@ fn api_of(asker: Asker, token: Option<&str>) -> Api {
         token,
         state: ConfigState::default(),
         nrf: None,
+        spans: None,
     });
     let text = Text {
         text: CONFIG.into(),

@@ -298,8 +298,9 @@ fn judge(found: &Found<'_>, before: &Config, after: &Config) -> Takes {
             new.and_then(Value::as_str) == Some(ForwardingPolicy::LENIENT),
             "FARs of sessions may name this policy towards access",
         ),
-        // Sessions know nothing of NRFs.
+        // Sessions know nothing of NRFs, nor of collectors.
         key if key == "nrf" || key.starts_with("nrf.") => Takes::Nothing,
+        key if key == "telemetry" || key.starts_with("telemetry.") => Takes::Nothing,
         key if has(AT_ONCE, key) => Takes::Nothing,
         key if has(BY_TAKE_OVER, key) => Takes::TakeOver,
         limit if limit.starts_with("limits.") => judge_limit(limit, &before.limits, &after.limits),
@@ -840,6 +841,13 @@ mod tests {
         let found: Vec<_> = found.map(|of| (of.key, of.takes)).collect();
         let keys = ["nrf.priority", "nrf.slice[1]", "nrf.slice[1-010203]"];
         assert_eq!(found, keys.map(|key| (key.to_owned(), Takes::Nothing)));
+    }
+
+    #[test]
+    fn collectors_change_while_it_runs() {
+        let telemetry = || toml::from_str("endpoint = \"http://a:1\"").unwrap();
+        let came = takes(|config| config.telemetry = Some(telemetry()));
+        assert_eq!(came, [("telemetry".to_owned(), Takes::Nothing)]);
     }
 
     #[test]

@@ -1324,3 +1324,75 @@ fn what_no_nrf_can_be_told_is_refused() {
     let refused = "nrf.slice[0].dnns: is required, as no network instance has the name of a DNN";
     assert_eq!(problems(&unnamed), [refused]);
 }
+
+/// `SMALL`, with a collector.
+fn with_telemetry(lines: &str) -> String {
+    format!("{SMALL}[telemetry]\n{lines}\n")
+}
+
+#[test]
+fn the_example_of_a_collector_is_right_when_it_is_no_comment() {
+    let (_, commented) = EXAMPLE.split_once("\n# [telemetry]\n").unwrap();
+    let (commented, _) = commented.split_once("\n\n").unwrap();
+    let lines = commented.lines().filter_map(|line| {
+        let line = line.strip_prefix("# ")?;
+        let (key, _) = line.split_once(" = ")?;
+        key.bytes()
+            .all(|b| b.is_ascii_lowercase() || b == b'_')
+            .then_some(line)
+    });
+    let lines: Vec<&str> = lines.collect();
+    let telemetry = parse(&with_telemetry(&lines.join("\n"))).unwrap();
+    let telemetry = telemetry.telemetry.unwrap();
+    let shown: toml::Table = toml::from_str(&toml::to_string(&telemetry).unwrap()).unwrap();
+    assert_eq!(shown.len(), 4, "each key stands there");
+    let endpoint = "endpoint = \"http://127.0.0.1:4318\"";
+    let of_one = parse(&with_telemetry(endpoint)).unwrap().telemetry.unwrap();
+    assert_eq!(telemetry.ratio, of_one.ratio, "the default");
+    assert_eq!(problems(&with_telemetry(endpoint)), [""; 0]);
+}
+
+#[test]
+fn collectors_that_nobody_can_tell_are_refused() {
+    let folder = std::env::temp_dir().join(format!("turnpiked-headers-{}", std::process::id()));
+    let at = "endpoint = \"http://127.0.0.1:4318\"";
+    for (lines, reason) in [
+        (
+            "endpoint = \"127.0.0.1:4318\"",
+            "telemetry.endpoint = \"127.0.0.1:4318\": not like http://10.0.0.5:7777 or https://nrf.example.org",
+        ),
+        (
+            "endpoint = \"https://otel.example.org\"",
+            "telemetry.endpoint = \"https://otel.example.org\": https wants telemetry.ca_file, with the authorities of its certificate",
+        ),
+        (
+            "endpoint = \"http://127.0.0.1:4318\"\nratio = 1.5",
+            "telemetry.ratio = \"1.5\": must be 0.0 to 1.0",
+        ),
+        (
+            "endpoint = \"http://127.0.0.1:4318\"\nratio = nan",
+            "telemetry.ratio = \"NaN\": must be 0.0 to 1.0",
+        ),
+    ] {
+        assert_eq!(problems(&with_telemetry(lines)), [reason]);
+    }
+    let of_file = |text: &str| {
+        std::fs::write(&folder, text).unwrap();
+        let problems = problems(&with_telemetry(&format!("{at}\nheaders_file = {folder:?}")));
+        problems.into_iter().map(|problem| {
+            let (_, reason) = problem.split_once("\": ").unwrap();
+            reason.to_owned()
+        })
+    };
+    assert_eq!(of_file("# none\n\nx-token: abc\n").count(), 0);
+    let none = "line 2 is no header, such as: Authorization: Bearer TOKEN";
+    for (text, reason) in [
+        ("x: y\nsecret\n", none),
+        ("x: y\n: secret\n", none),
+        ("Host: a\n", "line 1: host is HTTP's own"),
+        (&"x: y\n".repeat(33), "holds more than 32 headers"),
+    ] {
+        assert!(of_file(text).eq([reason]), "{text}");
+    }
+    std::fs::remove_file(folder).unwrap();
+}

@@ -1,6 +1,5 @@
 //! The core and the tables as reports: copies of what they show, in words.
 
-use std::fmt::Display;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
@@ -26,7 +25,7 @@ use crate::control::questions::{Quantum, Questions};
 use crate::control::{HostNetwork, Usage};
 use crate::port_reports::{drops, port};
 use crate::snapshot::{MessageCount, N4Report, Snapshot};
-use crate::text::{address_text, seid_text};
+use crate::text::{address_text, label, seid_text};
 
 /// Facts that do not change while the process runs.
 pub(crate) struct About {
@@ -218,13 +217,6 @@ fn tables(core: &Core<Tables>, config: &Config) -> Vec<TableFill> {
         }
     }
     rows
-}
-
-/// `Session Establishment Request` as `session_establishment_request`.
-fn label(name: impl Display) -> String {
-    name.to_string()
-        .to_lowercase()
-        .replace([' ', '-', '/'], "_")
 }
 
 fn n4(stats: &Stats) -> N4Report {

@@ -9,6 +9,7 @@ mod kept;
 mod log;
 mod signals;
 mod support_bundle;
+mod telemetry;
 mod unit;
 
 use std::net::Ipv4Addr;

@@ -291,9 +291,9 @@ fn an_smfs_refusals_fill_the_disk_and_are_not_json() {
     );
 }
 
-/// With a `/run` of its own, in which the folder is journald's, and standard error for the journal.
+/// With a `/run/systemd` of its own, in which the folder is journald's, and standard error for the journal.
 fn below_journald(folder: &Path) -> Command {
-    let script = "mount -t tmpfs tmpfs /run && mkdir -p /run/systemd/journal && mount --bind \"$1\" /run/systemd/journal && shift && \
+    let script = "mkdir -p /run/systemd && mount -t tmpfs tmpfs /run/systemd && mkdir /run/systemd/journal && mount --bind \"$1\" /run/systemd/journal && shift && \
         JOURNAL_STREAM=$(stat -L -c %d:%i /proc/self/fd/2) exec \"$@\"";
     let mut command = Command::new("unshare");
     command.args(["-m", "sh", "-c", script, "sh"]).arg(folder);

@@ -5,7 +5,7 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -14,20 +14,23 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper::header::{self, HeaderMap, HeaderValue};
+use hyper::rt::Executor;
 use hyper::{Method, Request, Response, StatusCode, Uri};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::{Server, Tls};
 
 /// Octets of one answer's body.
-pub const BODY_MAX: usize = 64 << 10;
+///
+/// NRFs answer with the profile that they were told, which has all pools once for each slice.
+pub const BODY_MAX: usize = 512 << 10;
 /// Octets of the headers of an answer.
 const HEADERS_MAX: u32 = 16 << 10;
 /// Octets of a connection, whatever they are: frames may come without end and belong to no answer.
@@ -186,12 +189,28 @@ fn request(uri: &Uri, ask: &Ask) -> hyper::http::Result<Request<Full<Bytes>>> {
 /// Open for as long as this is there.
 struct Connection {
     sender: SendRequest<Full<Bytes>>,
-    driver: JoinHandle<()>,
+    tasks: Tasks,
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.driver.abort();
+        self.tasks.locked().abort_all();
+    }
+}
+
+/// All that a connection does beside whoever asks: a body that the peer does not take would keep it open.
+#[derive(Clone, Default)]
+struct Tasks(Arc<Mutex<JoinSet<()>>>);
+
+impl Tasks {
+    fn locked(&self) -> MutexGuard<'_, JoinSet<()>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Tasks {
+    fn execute(&self, task: F) {
+        self.locked().spawn(task);
     }
 }
 
@@ -232,16 +251,17 @@ pub(crate) async fn protect(
 async fn handshake(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
 ) -> Result<Connection, Failure> {
-    let shaken = Builder::new(TokioExecutor::new())
+    let tasks = Tasks::default();
+    let shaken = Builder::new(tasks.clone())
         .max_header_list_size(HEADERS_MAX)
         .handshake(TokioIo::new(stream))
         .await;
     let (sender, connection) = shaken.map_err(http_failure)?;
-    let driver = tokio::spawn(async move {
+    tasks.execute(async move {
         // Whoever waits for the answer hears why there is none.
         let _ = connection.await;
     });
-    Ok(Connection { sender, driver })
+    Ok(Connection { sender, tasks })
 }
 
 /// A stream that ends after so many octets of the peer.

@@ -136,7 +136,7 @@ async fn refusals_say_why() {
 
 #[tokio::test]
 async fn an_answer_may_not_be_endless() {
-    let at = serving(|_| answer(200, vec![b' '; 100 << 10])).await;
+    let at = serving(|_| answer(200, vec![b' '; 600 << 10])).await;
     let refusal = register(at).await.unwrap_err();
     assert!(
         matches!(refusal, Refusal::Failure(Failure::TooLong)),
@@ -318,4 +318,34 @@ async fn who_gives_tokens_to_registered_ones_alone_is_asked_without_first() {
     let registered = client.register(0, &Profile::default(), VITALS).await;
     assert_eq!(registered.unwrap(), None);
     assert_eq!(client.heartbeat(0, VITALS).await.unwrap(), None);
+}
+
+/// It takes only a part of the profile, and says that all is well.
+#[tokio::test]
+async fn a_connection_ends_with_its_exchange_whatever_the_peer_has_not_taken() {
+    use std::sync::Arc;
+    use tokio::sync::Notify;
+    let left = Arc::new(Notify::new());
+    let noted = Arc::clone(&left);
+    let at = raw(move |mut stream| {
+        let noted = Arc::clone(&noted);
+        async move {
+            // SETTINGS, and the answer (:status 204) to the first request, once a window of it has come.
+            let mut octets = vec![0; 64 << 10];
+            stream.read_exact(&mut octets).await.unwrap();
+            let answer = b"\0\0\0\x04\0\0\0\0\0\0\0\x01\x01\x05\0\0\0\x01\x89";
+            stream.write_all(answer).await.unwrap();
+            while stream.read(&mut octets).await.is_ok_and(|read| read > 0) {}
+            noted.notify_one();
+        }
+    })
+    .await;
+    let mut client = client(&[at]);
+    let large = Profile {
+        name: "x".repeat(200 << 10),
+        ..Profile::default()
+    };
+    assert_eq!(client.register(0, &large, VITALS).await.unwrap(), None);
+    let never = Duration::from_secs(60);
+    tokio::time::timeout(never, left.notified()).await.unwrap();
 }

@@ -1,12 +1,14 @@
 //! Events as records of systemd's journal, with their fields, by its native protocol: systemd.journal-fields(7), and
 //! "Native Journal Protocol" of systemd.
 
+use std::cell::Cell;
 use std::fmt::{Debug, Write};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::SyncSender;
+use std::time::{Duration, Instant};
 
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
@@ -17,6 +19,10 @@ use super::{COUNTS, Job, LONGEST};
 
 /// Socket of journald.
 const SOCKET: &str = "/run/systemd/journal/socket";
+/// Time for it to take a record: its queue may be full, and nobody there to empty it.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Pause after it has taken none in that time.
+const PAUSE: Duration = Duration::from_secs(10);
 /// Before the names of our fields.
 const PREFIX: &str = "TURNPIKE_";
 /// Octets of a value, so that a record of many is no longer than a line.
@@ -161,6 +167,8 @@ impl<S: Subscriber> Layer<S> for Records {
 pub(super) struct Journal {
     socket: UnixDatagram,
     path: PathBuf,
+    /// It took nothing for [`PATIENCE`], and is left alone until then.
+    stuck_until: Cell<Option<Instant>>,
 }
 
 impl Journal {
@@ -169,20 +177,31 @@ impl Journal {
     }
 
     pub(super) fn at(path: &Path) -> io::Result<Self> {
+        let socket = UnixDatagram::unbound()?;
+        socket.set_write_timeout(Some(PATIENCE))?;
         Ok(Self {
-            socket: UnixDatagram::unbound()?,
+            socket,
             path: path.to_owned(),
+            stuck_until: Cell::new(None),
         })
     }
 
     pub(super) fn send(&self, record: &Record) -> io::Result<()> {
+        let now = Instant::now();
+        if self.stuck_until.get().is_some_and(|until| now < until) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
         let octets = record.octets();
-        loop {
+        let sent = loop {
             match self.socket.send_to(&octets, &self.path) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                sent => return sent.map(drop),
+                sent => break sent.map(drop),
             }
-        }
+        };
+        let is_stuck = matches!(&sent, Err(error) if error.kind() == io::ErrorKind::WouldBlock);
+        self.stuck_until
+            .set(is_stuck.then(|| Instant::now() + PAUSE));
+        sent
     }
 }
 
@@ -244,5 +263,22 @@ pub(super) mod tests {
         for said in ["", "8:1", "x", &format!("{}:{}", is.st_dev, is.st_ino + 1)] {
             assert!(!is_file(said, &null), "{said}");
         }
+    }
+
+    #[test]
+    fn a_journal_that_takes_nothing_is_left_alone() {
+        let path = std::env::temp_dir().join(format!("turnpiked-stuck-{}", std::process::id()));
+        let socket = UnixDatagram::bind(&path).unwrap();
+        let journal = Journal::at(&path).unwrap();
+        let record = records(|| tracing::info!("one")).remove(0);
+        // The kernel keeps as many as net.unix.max_dgram_qlen.
+        while journal.send(&record).is_ok() {}
+        assert!(journal.stuck_until.get().is_some());
+        let mut octets = [0; 100];
+        socket.recv(&mut octets).unwrap();
+        assert!(journal.send(&record).is_err(), "it was asked again at once");
+        journal.stuck_until.set(None);
+        assert!(journal.send(&record).is_ok());
+        std::fs::remove_file(&path).unwrap();
     }
 }

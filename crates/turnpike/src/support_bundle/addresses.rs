@@ -188,8 +188,11 @@ impl Addresses {
     }
 }
 
-/// `address`, `address/length`, `address:port`, `[address]:port`.
+/// `address`, `address/length`, `address:port`, `[address]:port`, and these in the root of a server's API.
 fn net(text: &str) -> Option<IpNet> {
+    let root = text.split_once("://").map(|(_, rest)| rest);
+    let host = root.and_then(|rest| rest.split('/').next());
+    let text = host.unwrap_or(text).trim_matches(['[', ']']);
     let address = |text: &str| text.parse::<IpAddr>().ok();
     let net = text.parse().ok();
     let net = net.or_else(|| address(text).map(IpNet::from));

@@ -90,6 +90,7 @@ impl Redactor {
                         && key != "key"
                         && !member.is_object()
                         && !member.is_null()
+                        && !member.is_boolean()
                     {
                         member = secrets::CUT.into();
                     } else if self.key.is_some() && is_identity(&key) {

@@ -75,9 +75,17 @@ fn secret_at(line: &str, all: bool) -> Option<usize> {
         let before = line[..at].trim_end();
         let is_key = |c: char| c.is_alphanumeric() || "_-.\"'\\".contains(c);
         let key = before.rsplit(|c| !is_key(c)).next().unwrap_or_default();
-        all || is_secret(key.trim_matches(['"', '\'']))
+        let is_switch = ["true", "false"].contains(&word_of(&line[at + 1..]));
+        all || is_secret(key.trim_matches(['"', '\''])) && !is_switch
     });
     signs.next().map(|at| at + 1)
+}
+
+/// The first word of a value.
+fn word_of(value: &str) -> &str {
+    let word = value.trim_start();
+    let end = word.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    &word[..end.unwrap_or(word.len())]
 }
 
 /// Rest of a value that does not end in its line.
@@ -129,6 +137,7 @@ mod tests {
 listen = "127.0.0.1:8806"
 token_file = "/etc/turnpike/token"
 token = "s3cr3t" # s3cr3t
+oauth2 = true # of all servers
  "api-key"= 's3cr3t'
 a.password="s3cr3t"
 x = { user = "me", secret = "s3cr3t" }
@@ -154,6 +163,7 @@ level = "info"
             "token_file = \"/etc/turnpike/token\"",
             "level = \"info\"",
             "token = (cut out)",
+            "oauth2 = true # of all servers",
         ] {
             assert!(left.contains(stays), "{stays}: {left}");
         }

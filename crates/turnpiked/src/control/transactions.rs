@@ -14,8 +14,8 @@ use tables::Tables;
 use crate::config::Config;
 use crate::telemetry::{Outcome, Records, Side, Transaction};
 
-/// Requests of SMFs between two sendings: as many as one batch of datagrams may hold.
-const ASKED_MAX: usize = 8192;
+/// Requests of SMFs between two sendings, of which each answer may have to look at all. One batch of datagrams, and some bundles.
+const ASKED_MAX: usize = 256;
 /// Requests of ours under way.
 const ASKING_MAX: usize = 4096;
 /// Letters of a Node ID, which an SMF may send in any length: those of the longest name (RFC 1035, 2.3.4).

@@ -385,8 +385,9 @@ fn transactions_become_spans() {
     });
     assert_eq!(unanswered.of("pfcp.sendings"), "2");
     assert!(unanswered.is_error);
+    // T1 runs from before the first sending was seen.
     let waited = Duration::from_nanos(unanswered.until_ns - unanswered.from_ns);
-    assert!(waited >= Duration::from_millis(400), "{waited:?}");
+    assert!(waited >= Duration::from_millis(250), "{waited:?}");
     smf.mute(false);
     collector.await_span("an answer again", |span| {
         let is_later = span.from_ns > unanswered.until_ns && !span.is_error;

@@ -611,6 +611,13 @@ impl Default for State {
     }
 }
 
+impl Config {
+    /// Whether a stop leaves sessions to the next start.
+    pub(crate) fn keeps_sessions(&self) -> bool {
+        self.state.dir.is_some() && self.state.on_stop == OnStop::Keep
+    }
+}
+
 /// Sessions when a signal asks for the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]

@@ -134,13 +134,14 @@ pub(crate) fn run(config: Config, process: &mut Process) -> Result<Option<Succes
     let (history, router) = (api.clone().keep_history(), api.router());
     let (handed, started) = (process.handed.clone(), process.started);
     let is_settled = Arc::clone(&process.is_settled);
-    let hands_over = runtime.block_on(async {
+    let ended = runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener)?;
         let ends = Ends::listen()?;
         let (ready, ended) = spawn(control)?;
         listened_to().thread_unblock()?;
         tokio::spawn(api::serve(listener, router, limits));
         tokio::spawn(history);
+        let of_last = of_spans.clone();
         let last = Last::begin(queue, of_spans);
         let settled = Arc::clone(&is_settled);
         let served = tokio::spawn(async move {
@@ -165,12 +166,13 @@ pub(crate) fn run(config: Config, process: &mut Process) -> Result<Option<Succes
         let ended = until_the_end(ending, (ends, harmless), ended, farewell).await;
         // A start that follows is not kept waiting.
         if let Ok(false) = ended {
-            last.finish().await;
+            last.finish(of_last.config().keeps_sessions()).await;
         }
         ended
-    })?;
-    // A name that is being looked up would keep it waiting.
+    });
+    // A name that is being looked up would keep it waiting, however it ended.
     runtime.shutdown_background();
+    let hands_over = ended?;
     let successor = reloader.take_successor().filter(|_| hands_over);
     if successor.is_some()
         && let Some(offered) = offered
@@ -471,6 +473,7 @@ async fn until_the_end(
         tokio::select! {
             result = &mut ended => return match result {
                 Ok(Ok(true)) => {
+                    farewell.hand_over(&running.now(), reloader.successor_config()).await;
                     leave_signals(told, &mut ends).await;
                     Ok(true)
                 }

@@ -15,7 +15,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use uuid::Uuid;
 
 use crate::command::{Asker, NoAnswer};
-use crate::config::{Config, Nrf, OnStop};
+use crate::config::{Config, Nrf};
+use crate::logging;
 use crate::running::{Running, Shared};
 use crate::system;
 
@@ -42,12 +43,28 @@ impl Farewell {
 
     /// Begin to deregister, unless sessions are to go on (`state.on_stop`).
     pub(crate) fn say(&mut self, config: &Config) {
-        let goes_on = config.state.dir.is_some() && config.state.on_stop == OnStop::Keep;
-        if let Some(leave) = self.leave.take().filter(|_| !goes_on) {
+        if let Some(leave) = self.leave.take().filter(|_| !config.keeps_sessions()) {
             // It has ended where nothing was ever served.
             let _ = leave.send(());
         } else {
             self.task.abort();
+        }
+    }
+
+    /// Another start goes on with this configuration, which may not know who knows us.
+    pub(crate) async fn hand_over(&mut self, running: &Running, to: Option<Arc<Config>>) {
+        let (Some(nrf), Some(to)) = (&running.nrf, to) else {
+            return;
+        };
+        let Some(server) = &nrf.server else { return };
+        let stays = to.nrf.as_ref().is_some_and(|settings| {
+            let mut listed = settings.servers.iter();
+            let is_listed = listed.any(|listed| listed.to_string() == *server);
+            is_listed && settings.instance(&to.node.id).to_string() == nrf.instance_id
+        });
+        if let Some(leave) = self.leave.take().filter(|_| !stays) {
+            let _ = leave.send(());
+            self.finish().await;
         }
     }
 
@@ -109,6 +126,32 @@ struct Held {
     /// The last refusal that was told of, by server and kind.
     told: Option<(usize, (u8, u16))>,
     vitals: Option<Vitals>,
+    lines: Lines,
+}
+
+/// Lines of the log that NRFs may cause: one that grants and forgets without end fills no disk.
+#[derive(Debug, Default)]
+struct Lines {
+    since: Option<Instant>,
+    count: u32,
+}
+
+impl Lines {
+    /// In a minute.
+    const MOST: u32 = 10;
+
+    /// Whether there may be one more now.
+    fn may(&mut self, now: Instant) -> bool {
+        let is_over = |since: Instant| now.duration_since(since) >= Duration::from_secs(60);
+        if self.since.is_none_or(is_over) {
+            (self.since, self.count) = (Some(now), 0);
+        }
+        self.count = self.count.saturating_add(1);
+        if self.count > Self::MOST {
+            logging::counts().suppress();
+        }
+        self.count <= Self::MOST
+    }
 }
 
 impl Held {
@@ -147,7 +190,10 @@ impl Held {
         change(running, |shown| {
             shown.state = match registration.registered_with() {
                 Some(_) => NrfReport::REGISTERED,
-                None => NrfReport::REGISTERING,
+                None => {
+                    (shown.server, shown.heartbeat_s) = (None, None);
+                    NrfReport::REGISTERING
+                }
             }
             .to_owned();
             shown.instance_id = instance.to_string();
@@ -161,6 +207,7 @@ impl Held {
             asked: None,
             told: None,
             vitals: None,
+            lines: Lines::default(),
         })
     }
 
@@ -277,7 +324,8 @@ impl Held {
         server.map(Server::to_string).unwrap_or_default()
     }
 
-    fn tell(&self, event: Option<Event>) {
+    fn tell(&mut self, event: Option<Event>) {
+        let event = event.filter(|_| self.lines.may(Instant::now()));
         match event {
             Some(Event::Registered(server)) => {
                 let period = self.registration.period().unwrap_or_default();
@@ -303,7 +351,8 @@ impl Held {
             Verb::Heartbeat => "heartbeat",
         };
         let news = Some((server, refusal.kind()));
-        let (nrf, is_news) = (self.name(server), self.told != news);
+        let is_news = self.told != news && self.lines.may(Instant::now());
+        let nrf = self.name(server);
         self.told = news;
         match is_news {
             true => tracing::warn!(nrf, error = %refusal, "nrf: {what} refused; it is tried again"),
@@ -324,5 +373,19 @@ impl Held {
             Ok(Err(error)) => tracing::warn!(nrf, %error, "nrf: not deregistered; it will notice"),
             Err(_) => tracing::warn!(nrf, "nrf: not deregistered in time; it will notice"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_nrf_has_ten_lines_a_minute() {
+        let (mut lines, began) = (Lines::default(), Instant::now());
+        let at = |seconds| began + Duration::from_secs(seconds);
+        let told = (0..60).filter(|second| lines.may(at(*second)));
+        assert_eq!(told.count(), 10);
+        assert!(lines.may(at(60)));
     }
 }

@@ -297,7 +297,7 @@ impl Reloader {
     }
 
     /// Of a take-over that was begun.
-    fn successor_config(&self) -> Option<Arc<Config>> {
+    pub(crate) fn successor_config(&self) -> Option<Arc<Config>> {
         let place = self.successor.lock().unwrap_or_else(|e| e.into_inner());
         place.as_ref().map(|of| Arc::clone(&of.config))
     }

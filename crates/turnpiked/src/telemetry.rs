@@ -29,6 +29,8 @@ const BATCH: usize = 512;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Time for the last of them, while the process ends.
 const GOODBYE: Duration = Duration::from_secs(1);
+/// The same where another one is to go on with its sessions.
+const SHORT_GOODBYE: Duration = Duration::from_millis(100);
 const PATH: &str = "/v1/traces";
 const PROTOBUF: &str = "application/x-protobuf";
 
@@ -60,10 +62,15 @@ impl Last {
         Self { end, task }
     }
 
-    /// Export what waits, within a second.
-    pub(crate) async fn finish(self) {
+    /// Export what waits, within a second, or less where sessions wait for the next start.
+    pub(crate) async fn finish(self, sessions_wait: bool) {
         let _ = self.end.send(());
-        let _ = timeout(GOODBYE, self.task).await;
+        let time = if sessions_wait {
+            SHORT_GOODBYE
+        } else {
+            GOODBYE
+        };
+        let _ = timeout(time, self.task).await;
     }
 }
 
@@ -92,11 +99,11 @@ async fn export(mut queue: Queue, running: Shared, mut end: oneshot::Receiver<()
         let is_over = tokio::select! {
             changed = changes.changed() => changed.is_err(),
             _ = look.tick() => {
-                exporter.serve(&mut queue, &running).await;
+                exporter.serve(&mut queue, (&running, &config)).await;
                 false
             }
             _ = &mut end => {
-                exporter.serve(&mut queue, &running).await;
+                exporter.serve(&mut queue, (&running, &config)).await;
                 true
             }
         };
@@ -137,8 +144,8 @@ impl Exporter {
         Some(exporter)
     }
 
-    /// Export all that waits now, until a batch is not taken.
-    async fn serve(&mut self, queue: &mut Queue, running: &Shared) {
+    /// Export all that waits now, until a batch is not taken, or `config` is not in effect any more.
+    async fn serve(&mut self, queue: &mut Queue, (running, config): (&Shared, &Arc<Config>)) {
         loop {
             let batch = queue.take(BATCH);
             let taken = batch.is_empty() || self.send(&batch).await;
@@ -148,7 +155,8 @@ impl Exporter {
                 running.change(|Running { spans, .. }| *spans = counts);
             }
             // Another configuration, or the end, is not to wait behind a collector that says nothing.
-            if batch.len() < BATCH || !taken {
+            let is_former = !Arc::ptr_eq(&running.config(), config);
+            if batch.len() < BATCH || !taken || is_former {
                 return;
             }
         }

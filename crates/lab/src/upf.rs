@@ -494,9 +494,15 @@ impl Upf {
     /// Asks its REST interface for text, such as the metrics.
     pub fn get_text(&self, netns: &Netns, path: &str) -> Result<String> {
         let request = format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n");
-        let (status, body) = ask(netns, &request)?;
-        ensure!(status == 200, "{path}: {status}");
-        Ok(body)
+        // A machine on which others load programs, too, may take longer than REST waits for the control thread.
+        let mut answer = String::new();
+        eventually(path, || {
+            let (status, body) = ask(netns, &request)?;
+            ensure!([200, 504].contains(&status), "{path}: {status}");
+            answer = body;
+            Ok(status == 200)
+        })?;
+        Ok(answer)
     }
 
     /// Changes the text of its configuration's file.

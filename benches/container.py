@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""What a container costs a UPF: TCP, round trips, requests and the start, of turnpiked in a container of podman and beside it, in turn,
+"""Costs of a container to a UPF: TCP, round trips, requests and the start, of turnpiked in a container of podman and beside it, in turn,
 on each data path. The same program, of the package in the image, in the same namespaces of the lab; inside with the rights that
 the README gives it.
 

@@ -263,7 +263,7 @@ def makes(command, targets, wrong):
 
 
 def check(texts, programs=None):
-    """What is wrong with these pages."""
+    """Mistakes in these pages."""
     said = []
     known = known_keys(texts[EXAMPLE])
     targets = set(re.findall(r"^([a-z][\w-]*)(?: [\w-]+)*:", texts["Makefile"], re.M))
@@ -438,7 +438,7 @@ NAMES = {"turnpike trace", "turnpike qos", "turnpike session", "turnpike config 
 
 
 def questions(texts):
-    """What `turnpike` is asked within sentences, with the pages that ask it."""
+    """Questions to `turnpike` within sentences, with the pages that ask it."""
     asked = {}
     for page in texts:
         if page not in {TUTORIAL, "docs/commands.md", "README.md"} and not page.startswith("docs/howto/"):

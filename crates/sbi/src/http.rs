@@ -258,7 +258,7 @@ async fn handshake(
         .await;
     let (sender, connection) = shaken.map_err(http_failure)?;
     tasks.execute(async move {
-        // Whoever waits for the answer hears why there is none.
+        // The one that waits for the answer hears why there is none.
         let _ = connection.await;
     });
     Ok(Connection { sender, tasks })

@@ -94,7 +94,7 @@ async fn exchange(
     tokio::pin!(answered);
     tokio::select! {
         answer = &mut answered => answer,
-        // Whoever waits for the answer hears why there is none, or has it.
+        // The one that waits for the answer hears why there is none, or has it.
         _ = connection => answered.await,
     }
 }

@@ -205,7 +205,7 @@ impl Control {
         if self.ends_early.take() == Some(true) {
             self.shut_down();
         }
-        // Where nothing is to be waited for (gtpu.restart_grace_s = 0), unknown TEIDs are answered from now on.
+        // Without a grace period (gtpu.restart_grace_s = 0) unknown TEIDs are answered from now on.
         self.maintain();
         ready();
         let mut events = [EpollEvent::empty(); EVENTS];

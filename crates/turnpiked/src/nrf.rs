@@ -109,7 +109,7 @@ async fn park() -> bool {
     std::future::pending().await
 }
 
-/// What REST says of it.
+/// Change the state that REST shows.
 fn change(running: &Shared, change: impl FnOnce(&mut NrfReport)) {
     running.change(|running| change(running.nrf.get_or_insert_default()));
 }

@@ -1,4 +1,4 @@
-//! What a user and an SMF get, end to end: TCP and round trips through tunnels, requests one by one, the start. `$TURNPIKED` may be
+//! Service to a user and an SMF, end to end: TCP and round trips through tunnels, requests one by one, the start. `$TURNPIKED` may be
 //! turnpiked in a container: benches/container.py compares.
 
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! What an NRF is told of a UPF (NFProfile, TS 29.510, 6.1.6.2.2; UpfInfo, 6.1.6.2.13).
+//! Profile of a UPF, as an NRF is told it (NFProfile, TS 29.510, 6.1.6.2.2; UpfInfo, 6.1.6.2.13).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -100,7 +100,7 @@ pub struct Profile {
 pub struct UpfInfo {
     /// One at least.
     pub s_nssai_upf_info_list: Vec<SliceInfo>,
-    /// Where its tunnels end.
+    /// Ends of its tunnels.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub interface_upf_info_list: Vec<InterfaceInfo>,
     /// Sessions may move between 4G and 5G.
@@ -157,7 +157,7 @@ pub struct PrefixRange {
     pub end: String,
 }
 
-/// Where tunnels end (6.1.6.2.24).
+/// Ends of tunnels (6.1.6.2.24).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InterfaceInfo {

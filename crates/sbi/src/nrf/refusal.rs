@@ -35,7 +35,7 @@ fn of_problem(problem: Option<&str>) -> String {
 }
 
 impl Refusal {
-    /// What kind of refusal it is: one that is of the same kind as the last is no news.
+    /// Its kind: a refusal of the same kind as the last is no news.
     pub fn kind(&self) -> (u8, u16) {
         match self {
             Self::Failure(failure) => match failure {

@@ -52,7 +52,7 @@ pub enum Event {
     Lost(usize),
 }
 
-/// Where a registration stands.
+/// State of a registration.
 #[derive(Clone, Debug)]
 pub struct Registration {
     servers: Vec<Known>,
@@ -158,7 +158,7 @@ impl Registration {
         }
     }
 
-    /// What became of the request that [`Self::next`] named. `jitter`: 0 to 1, so that not all NFs of a core ask an NRF that has come
+    /// Outcome of the request that [`Self::next`] named. `jitter`: 0 to 1, so that not all NFs of a core ask an NRF that has come
     /// back at the same time.
     pub fn heard(
         &mut self,
@@ -206,7 +206,7 @@ impl Registration {
         before.is_none().then_some(Event::Registered(server))
     }
 
-    /// Where it had known us.
+    /// A request to the NRF that had known us was refused.
     fn failed_at(
         &mut self,
         now: Instant,
@@ -351,7 +351,7 @@ mod tests {
         assert_eq!(asked.answer(said(7)), (Register, 0, NOW, registered));
         assert_eq!(asked.answer(Ok(None)), (Heartbeat, 0, after(7), None));
         assert_eq!(asked.answer(said(20)), (Heartbeat, 0, after(7), None));
-        // What no heartbeat can keep is as if it were not said.
+        // An interval that no heartbeat can keep is as if it were not said.
         assert_eq!(asked.answer(said(0)), (Heartbeat, 0, after(20), None));
         assert_eq!(asked.answer(said(1 << 40)), (Heartbeat, 0, after(10), None));
         assert_eq!(asked.answer(said(3600)), (Heartbeat, 0, after(10), None));

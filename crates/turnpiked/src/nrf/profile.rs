@@ -1,4 +1,4 @@
-//! What NRFs are told of a configuration.
+//! Profile that NRFs are told, of a configuration.
 
 use std::net::{IpAddr, Ipv6Addr};
 

@@ -37,7 +37,7 @@ pub(crate) struct Transaction {
     pub(crate) sendings: u32,
 }
 
-/// Where a transaction began.
+/// Origin of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     /// At an SMF.
@@ -87,7 +87,7 @@ pub(crate) fn queue() -> (Records, Queue) {
 }
 
 impl Records {
-    /// What finds no room is counted.
+    /// A transaction that finds no room is counted.
     pub(crate) fn put(&self, transaction: Transaction) {
         if self.queue.try_send(transaction).is_err() {
             self.drop(1);
@@ -101,14 +101,14 @@ impl Records {
 }
 
 impl Queue {
-    /// Those that wait, so many at most. Nobody is woken when one comes: waking this end would be a system call of the
+    /// Waiting transactions, so many at most. Nobody is woken when one comes: waking this end would be a system call of the
     /// control thread each time.
     pub(super) fn take(&mut self, most: usize) -> Vec<Transaction> {
         let waiting = std::iter::from_fn(|| self.queue.try_recv().ok());
         waiting.take(most).collect()
     }
 
-    /// Those that found no room so far.
+    /// Transactions that found no room so far.
     pub(super) fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }

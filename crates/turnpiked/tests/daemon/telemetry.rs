@@ -32,7 +32,7 @@ struct Span {
     from_ns: u64,
     until_ns: u64,
     is_error: bool,
-    /// Those of its resource, too.
+    /// Attributes of its resource, too.
     attributes: BTreeMap<String, String>,
 }
 
@@ -176,7 +176,7 @@ impl<'n> Collector<'n> {
         let is_over = Arc::new(AtomicBool::new(false));
         let (of_thread, ends) = (Arc::clone(&seen), Arc::clone(&is_over));
         let thread = std::thread::spawn(move || {
-            // Those that hear nothing stay open.
+            // Connections that hear nothing stay open.
             let mut silent = Vec::new();
             for stream in listener.incoming() {
                 if ends.load(Ordering::Relaxed) {

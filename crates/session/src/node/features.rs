@@ -95,7 +95,7 @@ pub const FEATURES: &[Feature] = &[
         proofs: &[
             Scenario("pfd-management"),
             Test(
-                "crates/session/tests/node_pfds.rs",
+                "crates/session/tests/node/pfds.rs",
                 "pfds_are_provisioned_replaced_and_removed",
             ),
         ],
@@ -170,11 +170,11 @@ pub const FEATURES: &[Feature] = &[
         proofs: &[
             Scenario("association-release-graceful"),
             Test(
-                "crates/session/tests/node_release.rs",
+                "crates/session/tests/node/release.rs",
                 "enhanced_release_from_our_side",
             ),
             Test(
-                "crates/session/tests/node_release.rs",
+                "crates/session/tests/node/release.rs",
                 "enhanced_release_from_the_smf",
             ),
         ],
@@ -232,7 +232,7 @@ pub const FEATURES: &[Feature] = &[
         bit: UpFunctionFeatures::SSET,
         about: "a session may be controlled by one SMF of a set after the other, over one association",
         proofs: &[Test(
-            "crates/session/tests/node_sets.rs",
+            "crates/session/tests/node/sets.rs",
             "an_alternative_address_of_the_association_takes_a_session_over",
         )],
     },
@@ -252,7 +252,7 @@ pub const FEATURES: &[Feature] = &[
         proofs: &[
             Scenario("bundling"),
             Test(
-                "crates/session/tests/node_bundles.rs",
+                "crates/session/tests/node/bundles.rs",
                 "each_message_of_a_bundle_is_answered",
             ),
         ],
@@ -262,7 +262,7 @@ pub const FEATURES: &[Feature] = &[
         bit: UpFunctionFeatures::MPAS,
         about: "SMFs of one set, each with its association, control each other's sessions",
         proofs: &[Test(
-            "crates/session/tests/node_sets.rs",
+            "crates/session/tests/node/sets.rs",
             "an_smf_of_the_same_set_takes_a_session_over",
         )],
     },
@@ -304,7 +304,7 @@ pub const FEATURES: &[Feature] = &[
         about: "sessions of an FQ-CSID, a group or a CP address are handed over by Session Set Modification",
         proofs: &[
             Scenario("session-set-deletion"),
-            Test("crates/session/tests/node_sets.rs", "a_set_is_handed_over"),
+            Test("crates/session/tests/node/sets.rs", "a_set_is_handed_over"),
         ],
     },
 ];

@@ -9,7 +9,7 @@ use std::time::Duration;
 use report::NrfReport;
 use sbi::Server;
 use sbi::nrf::{Client, Event, Profile, Refusal, Registration, State, Verb, Vitals};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use uuid::Uuid;
@@ -17,7 +17,7 @@ use uuid::Uuid;
 use crate::command::{Asker, NoAnswer};
 use crate::config::{Config, Nrf};
 use crate::logging;
-use crate::running::{Running, Shared};
+use crate::running::{Follower, Running, Shared};
 use crate::system;
 
 /// Between two looks at whether packets pass, of which NRFs hear at once.
@@ -80,18 +80,18 @@ pub(crate) async fn keep_registered(
     control: Asker,
     mut leave: oneshot::Receiver<()>,
 ) {
-    let mut changes = running.watch();
+    let mut follower = running.follow();
     let mut held: Option<Held> = None;
     loop {
-        let config = Arc::clone(&changes.borrow_and_update().config);
+        let config = follower.config();
         held = Held::follow(held, &config, &running).await;
         let asked_to_leave = match &mut held {
             None => tokio::select! {
-                changed = changes.changed() => changed.is_err(),
+                is_another = follower.leaves(&config) => !is_another,
                 left = &mut leave => left.is_ok() || park().await,
             },
             Some(held) => tokio::select! {
-                () = held.serve((&mut changes, &config), &control, &running) => false,
+                () = held.serve((&mut follower, &config), &control, &running) => false,
                 left = &mut leave => left.is_ok() || park().await,
             },
         };
@@ -223,7 +223,7 @@ impl Held {
     /// Ask what is due, until the configuration changes.
     async fn serve(
         &mut self,
-        (changes, config): (&mut watch::Receiver<Running>, &Arc<Config>),
+        (follower, config): (&mut Follower, &Arc<Config>),
         control: &Asker,
         running: &Shared,
     ) {
@@ -231,12 +231,7 @@ impl Held {
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                changed = changes.changed() => {
-                    let is_another = !Arc::ptr_eq(&changes.borrow_and_update().config, config);
-                    if changed.is_err() || is_another {
-                        return;
-                    }
-                }
+                _ = follower.leaves(config) => return,
                 _ = look.tick() => {
                     let before = self.vitals;
                     self.look(control).await;

@@ -59,13 +59,29 @@ impl Shared {
         self.0.send_modify(change);
     }
 
-    /// Told of each change from now on.
-    pub(crate) fn watch(&self) -> watch::Receiver<Running> {
-        self.0.subscribe()
+    /// For tasks that go by the configuration in effect.
+    pub(crate) fn follow(&self) -> Follower {
+        Follower(self.0.subscribe())
     }
 
     /// The log has another level, until the file is read again.
     pub(crate) fn set_log_level(&self, level: LogLevel) {
         self.change(|running| Arc::make_mut(&mut running.config).log.level = level);
+    }
+}
+
+/// Waits for another configuration, and for nothing else that changes: such tasks change the state themselves.
+#[derive(Debug)]
+pub(crate) struct Follower(watch::Receiver<Running>);
+
+impl Follower {
+    pub(crate) fn config(&self) -> Arc<Config> {
+        Arc::clone(&self.0.borrow().config)
+    }
+
+    /// Wait until another configuration than this one is in effect; false: the process ends.
+    pub(crate) async fn leaves(&mut self, config: &Arc<Config>) -> bool {
+        let is_another = |running: &Running| !Arc::ptr_eq(&running.config, config);
+        self.0.wait_for(is_another).await.is_ok()
     }
 }

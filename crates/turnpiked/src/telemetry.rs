@@ -76,12 +76,12 @@ impl Last {
 
 /// Export by the configuration in effect, until the end.
 async fn export(mut queue: Queue, running: Shared, mut end: oneshot::Receiver<()>) {
-    let mut changes = running.watch();
+    let mut follower = running.follow();
     let mut exporter: Option<Exporter> = None;
     let mut look = interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        let config = Arc::clone(&changes.borrow_and_update().config);
+        let config = follower.config();
         exporter = Exporter::follow(exporter, &config);
         let Some(exporter) = &mut exporter else {
             queue.discard();
@@ -89,15 +89,15 @@ async fn export(mut queue: Queue, running: Shared, mut end: oneshot::Receiver<()
                 running.change(|running| running.spans = None);
             }
             tokio::select! {
-                changed = changes.changed() => match changed {
-                    Ok(()) => continue,
-                    Err(_) => return,
+                is_another = follower.leaves(&config) => match is_another {
+                    true => continue,
+                    false => return,
                 },
                 _ = &mut end => return,
             }
         };
         let is_over = tokio::select! {
-            changed = changes.changed() => changed.is_err(),
+            is_another = follower.leaves(&config) => !is_another,
             _ = look.tick() => {
                 exporter.serve(&mut queue, (&running, &config)).await;
                 false

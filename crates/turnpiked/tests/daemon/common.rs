@@ -1,5 +1,6 @@
 //! A real turnpiked in a network namespace of its own, an SMF in another.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
@@ -268,6 +269,21 @@ impl Daemon<'_> {
             .find_map(|line| line.strip_prefix(name))
             .unwrap();
         line.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+
+    /// CPU time of each of its threads, by name.
+    pub(crate) fn cpu_times(&mut self) -> BTreeMap<String, Duration> {
+        let pid = self.process.id().unwrap();
+        let mut times = BTreeMap::<_, Duration>::new();
+        for task in fs::read_dir(format!("/proc/{pid}/task")).unwrap() {
+            let task = task.unwrap().path();
+            let read = |what| fs::read_to_string(task.join(what)).unwrap_or_default();
+            let ran = read("schedstat");
+            let ran = ran.split(' ').next().and_then(|ns| ns.parse().ok());
+            let ran = Duration::from_nanos(ran.unwrap_or_default());
+            *times.entry(read("comm").trim().to_owned()).or_default() += ran;
+        }
+        times
     }
 
     /// End it by SIGTERM; its exit code.

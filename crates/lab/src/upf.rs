@@ -669,4 +669,26 @@ impl Upf {
         let all: Vec<_> = log.lines().collect();
         all[all.len().saturating_sub(lines)..].join("\n")
     }
+
+    /// What each of its threads waits for: its name, state, time on a CPU, and where it is in the kernel.
+    pub fn threads(&mut self) -> Result<String> {
+        let mut said = Vec::new();
+        for task in fs::read_dir(format!("/proc/{}/task", self.process.id()?))? {
+            let task = task?.path();
+            let read = |what| fs::read_to_string(task.join(what)).unwrap_or_default();
+            let (name, status, ran) = (read("comm"), read("status"), read("schedstat"));
+            let state = status.lines().find_map(|line| line.strip_prefix("State:"));
+            let ran_ns = ran.split(' ').next().and_then(|ns| ns.parse::<u64>().ok());
+            let stack = read("stack");
+            let calls = stack.lines().map(|line| line.trim_start_matches("[<0>] "));
+            said.push(format!(
+                "{}: {}, ran {} ms, {}",
+                name.trim(),
+                state.unwrap_or_default().trim(),
+                ran_ns.unwrap_or_default() / 1_000_000,
+                calls.take(5).collect::<Vec<_>>().join(" < ")
+            ));
+        }
+        Ok(said.join("\n"))
+    }
 }

@@ -277,11 +277,13 @@ fn in_a_world(
                 std::thread::park();
             }
         }
-        result.map_err(|error| match &world.upf {
+        result.map_err(|error| match &mut world.upf {
             Some(upf) => {
+                // First, for a thread that hung may go on while others are asked.
+                let threads = upf.threads().unwrap_or_default();
                 let drops = upf.get(&world.upf_ns, "/api/v1/drops").unwrap_or_default();
                 let log = upf.log_tail(15);
-                anyhow!("{error:#}\n  drops: {drops}\n  turnpiked logged:\n{log}")
+                anyhow!("{error:#}\n  its threads:\n{threads}\n  drops: {drops}\n  turnpiked logged:\n{log}")
             }
             None => error,
         })

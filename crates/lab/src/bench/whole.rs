@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use hdrhistogram::Histogram;
+use nix::sys::signal::Signal;
 
 use super::load::Client;
 use super::requests::{self, Shape};
@@ -50,6 +51,9 @@ pub(super) fn measure(figures: &mut Figures) -> Result<()> {
     }
     let trips = round_trips(&attached)?;
     add_quantiles(figures, "whole-ping", &trips);
+    // In good order: of a container, a kill would reach only whoever waits for its end, and it would run beside what follows.
+    let upf = world.upf.take().context("the UPF is down")?;
+    upf.stop(Signal::SIGTERM)?;
     drop(world);
     // N4 knows no data path, and the kernel's face of each port would have to be laid first.
     if Datapath::chosen().is_dpdk() {

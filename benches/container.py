@@ -62,6 +62,14 @@ def figures_of(runs):
         yield {"name": name, "unit": unit, **median, "ratio": ratio, "runs": values}
 
 
+def script(name, text):
+    """A program."""
+    program = pathlib.Path("/mnt", name)
+    program.write_text(text, encoding="utf-8")
+    program.chmod(0o755)
+    return program
+
+
 def wrapper(podman, datapath):
     """A program that runs turnpiked in a container."""
     started = ["--rm", "--device=/dev/net/tun"]
@@ -69,10 +77,7 @@ def wrapper(podman, datapath):
         # The lab's devices, net_af_packet, lock more memory than users may; those of network cards do not.
         started += ["--user=0", "--cap-add=IPC_LOCK"]
     words = podman.command(*podman.starting(started, state=FORGOTTEN))
-    program = pathlib.Path("/mnt/turnpiked")
-    program.write_text(WRAPPER.format(pid=os.getpid(), podman=shlex.join(words), image=podman.image), encoding="utf-8")
-    program.chmod(0o755)
-    return program
+    return script("inside", WRAPPER.format(pid=os.getpid(), podman=shlex.join(words), image=podman.image))
 
 
 def bench(options):
@@ -80,7 +85,9 @@ def bench(options):
     a_host()
     podman = Podman(network=None)
     podman.load(str(options.packages / "turnpike-dpdk.oci.tar"))
-    outside = f"{podman('image', 'mount', podman.image).strip()}/usr/bin/turnpiked-dpdk"
+    program = f"{podman('image', 'mount', podman.image).strip()}/usr/bin/turnpiked-dpdk"
+    # In a session of its own, as in a container and under systemd: the scheduler (sched_autogroup) gives each its share of the CPUs.
+    outside = script("outside", f'#!/bin/sh\nexec setsid {program} "$@"\n')
     found = {}
     try:
         for datapath in options.datapaths.split(","):

@@ -33,7 +33,9 @@ pub use rules::{config, predefined};
 pub use shard::adopt::Unadopted;
 pub use shard::record::Record;
 pub use shard::resources::ResourceFill;
-pub use shard::view::{FarView, PdrView, PredefinedView, QerView, SessionView, UrrView};
+pub use shard::view::{
+    FarView, PdrView, PredefinedView, QerView, SessionCounts, SessionView, UrrView,
+};
 pub use usage::amount::Amount;
 pub use usage::measured::Uncounted;
 pub use usage::report::UsageRecord;

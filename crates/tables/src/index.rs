@@ -178,7 +178,6 @@ impl Buckets {
         self.find(key).is_some()
     }
 
-    #[cfg(test)]
     fn get(&self, key: SlotKey) -> Option<u32> {
         self.find(key).map(|place| self.read(place).1 as u32)
     }
@@ -407,6 +406,11 @@ impl UePages {
         true
     }
 
+    fn get(&self, ni: u16, addr: Ipv4Addr) -> Option<u32> {
+        let held = self.slot(ni, addr.into())?.load(Ordering::Relaxed);
+        (held != UE_NOBODY).then(|| held.checked_sub(1))?
+    }
+
     /// Lead an address to an entry, or to nobody.
     pub(crate) fn set(&self, ni: u16, addr: Ipv4Addr, entry: Option<u32>) {
         let vacant = || {
@@ -467,6 +471,13 @@ impl Index {
             }
             Standing::Slot(reserved) => self.buckets.commit(reserved, entry),
         }
+    }
+
+    /// Entry that packets with this key meet first.
+    pub(crate) fn get(&self, key: SlotKey) -> Option<u32> {
+        let of_page = || self.pages.get(key.ni(), Ipv4Addr::from(key.key as u32));
+        let paged = (key.kind() == KIND_UE4).then(of_page).flatten();
+        paged.or_else(|| self.buckets.get(key))
     }
 
     /// Lead a visible key to another entry: one store.

@@ -115,6 +115,29 @@ impl Store {
         is_in_pool(&self.node.instances, &self.shard.index, ni, route)
     }
 
+    /// Sessions that packets to this address find, in any network instance.
+    pub(crate) fn owners_of_ue(&self, addr: IpAddr) -> Vec<u64> {
+        let instances = &self.node.instances;
+        let mut homes: Vec<u16> = (0..instances.count)
+            .map(|ni| instances.home(NiId(ni)))
+            .collect();
+        homes.sort_unstable();
+        homes.dedup();
+        let keys = homes.into_iter().map(|home| plan::ue_key(home, addr));
+        let first = keys.filter_map(|key| self.shard.index.get(key));
+        // A line that leads to rules has none, or that of who had it before.
+        let of_rules = first.map(|first| match self.shard.rules_of(first) {
+            Some(rules) => rules.entries().next().unwrap_or(first),
+            None => first,
+        });
+        let mut seids: Vec<u64> = of_rules
+            .filter_map(|entry| self.mem.owners.seid(entry))
+            .collect();
+        seids.sort_unstable();
+        seids.dedup();
+        seids
+    }
+
     pub(crate) fn alloc_nexthop(&mut self, hop: &NextHop) -> Result<u32, NoRoom> {
         let mut index = self.node.routing.alloc_nexthop(hop);
         if index.is_none() {

@@ -367,6 +367,12 @@ impl Tables {
         EntryCounts::new(&self.store.mem)
     }
 
+    /// SEIDs of the sessions that downlink packets to this address find as their UE's, IPv6 by its /64: one for each network
+    /// instance that has it. Takes as long for many sessions as for few. What lies behind a UE, and prefixes of other lengths, lead to none.
+    pub fn owners_of_ue(&self, addr: IpAddr) -> Vec<u64> {
+        self.store.owners_of_ue(addr)
+    }
+
     /// Judges what sockets at our GTP-U addresses receive.
     pub fn ingress(&self) -> Ingress {
         Ingress::new(&self.store.mem, &self.ports)

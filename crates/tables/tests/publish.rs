@@ -3,8 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "test helpers")]
 
 use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use compiled::{Compiled, Counters, PdrId, Resource, Tables as _};
+use compiled::{Compiled, Counters, Key, PdrId, Resource, Select, Tables as _};
 use nexthop::NextHopTables;
 use proptest::prelude::*;
 use session::config::PredefinedRule;
@@ -14,6 +15,8 @@ use session::testing::reference::{Fate, Verdict as Judgement, judge};
 use tables::testing::{furnish, furnish_policy, hop, mac, ports, resolve_peers};
 use tables::{Handle, Layout, Options, Run, Tables, Verdict};
 use testkit::packets::{self, Arrival, Packet, arrival, forwarded, inner, read_marked_gpdu};
+
+const SEID: u64 = 7;
 
 fn layout() -> Layout {
     let mut layout = Layout::for_sessions(64, 2, 4);
@@ -230,6 +233,29 @@ impl Site {
         counted.bytes += inner(packet).len() as u64;
     }
 
+    /// Its UEs' addresses lead to the session, and those of nobody to none.
+    fn check_owners(&self, keys: &[(Key, Select)]) -> Result<(), TestCaseError> {
+        for host in 0..8u32 {
+            let v4 = IpAddr::V4(Ipv4Addr::from(0x0a3c_0000 + host));
+            let of_key = |key: &Key| match *key {
+                Key::Ue4 { addr, .. } => v4 == addr,
+                _ => false,
+            };
+            let is_there = keys.iter().any(|(key, _)| of_key(key));
+            let owners = is_there.then_some(SEID);
+            prop_assert_eq!(self.tables.owners_of_ue(v4), Vec::from_iter(owners));
+        }
+        for (key, _) in keys {
+            let addr: IpAddr = match *key {
+                Key::Ue4 { addr, .. } => addr.into(),
+                Key::Ue6 { prefix, .. } => Ipv6Addr::from(u128::from(prefix) | 0xffff).into(),
+                Key::Teid { .. } | Key::Prefix { .. } => continue,
+            };
+            prop_assert_eq!(self.tables.owners_of_ue(addr), vec![SEID]);
+        }
+        Ok(())
+    }
+
     fn check_counters(&self) -> Result<(), TestCaseError> {
         for (&pdr, counted) in &self.counted {
             let Counters { packets, bytes, .. } = self.tables.counters(&self.handle, pdr);
@@ -325,6 +351,7 @@ proptest! {
                         Err(_) if !predefined.is_empty() => continue,
                         other => other.map_err(|refusal| TestCaseError::fail(format!("{refusal:?}")))?,
                     };
+                    let compiled = Compiled { seid: SEID, ..compiled };
                     let published = site.check_bounds(&compiled);
                     // Each rule of a PDR is an entry, and there may not be room for all.
                     if published.is_err() && !predefined.is_empty() {
@@ -335,11 +362,13 @@ proptest! {
                         site.send(packet, &|packet| judge(rules, packet))?;
                     }
                     site.check_counters()?;
+                    site.check_owners(&compiled.keys)?;
                 }
                 Step::Withdraw(packets) => {
                     site.tables.withdraw(&mut site.handle);
                     site.counted.clear();
                     prop_assert_eq!(&site.handle, &Handle::default());
+                    site.check_owners(&[])?;
                     for packet in &packets {
                         site.send(packet, &|_| Judgement::NoPdr)?;
                     }

@@ -44,7 +44,7 @@ use crate::shard::Shard;
 use crate::shard::adopt::Unadopted;
 use crate::shard::record::Record;
 use crate::shard::resources::ResourceFill;
-use crate::shard::view::SessionView;
+use crate::shard::view::{SessionCounts, SessionView};
 use crate::usage::measured::Uncounted;
 
 /// A UPF's side of N4. It has no socket, no clock and no thread.
@@ -445,6 +445,16 @@ impl<T: Tables> Core<T> {
     /// One session with its rules and counters, by our SEID.
     pub fn session(&self, seid: u64) -> Option<SessionView> {
         self.shard.view(seid)
+    }
+
+    /// Counts of one session's packets, by our SEID.
+    pub fn counts(&self, seid: u64) -> Option<SessionCounts> {
+        self.shard.counts(seid)
+    }
+
+    /// SEIDs of all sessions in a stable order, those that come after this one.
+    pub fn seids(&self, after: Option<u64>) -> impl Iterator<Item = u64> + '_ {
+        self.shard.seids(after)
     }
 
     /// All that is known of SMFs, PFDs and GTP-U peers, and what they were told. Its times are those of the caller's clock.

@@ -62,7 +62,7 @@ use crate::shard::index::reports::Reports;
 use crate::shard::ledger::Ledger;
 use crate::shard::resources::ResourceFill;
 use crate::shard::sessions::Sessions;
-use crate::shard::view::SessionView;
+use crate::shard::view::{SessionCounts, SessionView};
 
 /// Sessions, the tables that their packets meet, reports about them, and what falls due for them.
 #[derive(Debug)]
@@ -229,6 +229,16 @@ impl<T: Tables> Shard<T> {
     /// One session with its rules and counters, by our SEID.
     pub(crate) fn view(&self, seid: u64) -> Option<SessionView> {
         self.sessions.view(seid, &self.tables)
+    }
+
+    /// Counts of one session, by our SEID.
+    pub(crate) fn counts(&self, seid: u64) -> Option<SessionCounts> {
+        self.sessions.counts(seid, &self.tables)
+    }
+
+    /// SEIDs of all sessions in an order that stays, those after `seid` if given.
+    pub(crate) fn seids(&self, after: Option<u64>) -> impl Iterator<Item = u64> + '_ {
+        self.sessions.seids(after)
     }
 
     /// Peer that owns the session with this SEID of ours.

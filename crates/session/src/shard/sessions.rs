@@ -37,7 +37,7 @@ use crate::shard::ledger::Ledger;
 use crate::shard::resources::{ResourceFill, Resources};
 use crate::shard::session::{List, Session};
 use crate::shard::usage_before::{Before, usage_before};
-use crate::shard::view::SessionView;
+use crate::shard::view::{SessionCounts, SessionView};
 use crate::usage::report::Subject;
 use foldhash::quality::FixedState;
 
@@ -614,6 +614,15 @@ impl<T: Tables> Sessions<T> {
         Some(view)
     }
 
+    /// Counts of one session.
+    pub(crate) fn counts(&self, seid: u64, tables: &T) -> Option<SessionCounts> {
+        let session = self.slab.get(self.slab.find(seid)?);
+        let session = session.filter(|session| self.is_live(session))?;
+        let counters = |pdr| tables.counters(&session.handle, pdr);
+        let rules = session.context.rules();
+        Some(SessionCounts::new(seid, &rules, &self.site, counters))
+    }
+
     /// Sessions in an order that stays, those after `seid` if given.
     pub(crate) fn summaries(
         &self,
@@ -624,6 +633,13 @@ impl<T: Tables> Sessions<T> {
             .iter_after(after)
             .filter(|(_, session)| self.is_live(session));
         live.map(|(seid, session)| session.summary(seid))
+    }
+
+    /// SEIDs of those.
+    pub(crate) fn seids(&self, after: Option<u64>) -> impl Iterator<Item = u64> + '_ {
+        let live = self.slab.iter_after(after);
+        live.filter(|(_, session)| self.is_live(session))
+            .map(|(seid, _)| seid)
     }
 
     /// See [`Core::set_own_addresses`](crate::Core::set_own_addresses).

@@ -13,7 +13,7 @@ use crate::base::time::Time;
 use crate::rules::config::PredefinedFar;
 use crate::rules::predefined::{self, PredefinedRule};
 use crate::rules::site::Site;
-use crate::rules::summary::SessionSummary;
+use crate::rules::summary::{SessionSummary, ue_nets};
 use crate::rules::{Apply, Asks, Far, Interface, Mbr, Pdr, Qer, Rules};
 use crate::usage::amount::Amount;
 use crate::usage::measured::Measured;
@@ -35,6 +35,19 @@ pub struct SessionView {
     pub bars: Vec<u8>,
     /// User Plane Inactivity Timer, in seconds.
     pub inactivity_s: Option<u32>,
+}
+
+/// Counts of a session's packets, for whoever reads those of many sessions again and again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionCounts {
+    /// Our SEID.
+    pub seid: u64,
+    /// The UE's addresses, as prefixes; without what is behind it.
+    pub ue: Vec<IpNet>,
+    /// Network instance in which packets find the UE; else the one that its packets go to.
+    pub network_instance: Option<String>,
+    /// Of each PDR.
+    pub pdrs: Vec<(PdrId, Direction, Counters)>,
 }
 
 /// A PDR.
@@ -234,6 +247,32 @@ impl SessionView {
             urrs: Vec::new(),
             bars: rules.bars.iter().map(|bar| bar.id.0).collect(),
             inactivity_s: None,
+        }
+    }
+}
+
+impl SessionCounts {
+    pub(crate) fn new(
+        seid: u64,
+        rules: &Rules,
+        site: &Site,
+        counters: impl Fn(PdrId) -> Counters,
+    ) -> Self {
+        let packet_rules = rules.for_packets();
+        let by_ue = rules.pdrs.iter().filter(|pdr| pdr.is_found_by_ue());
+        let routes = rules.fars.iter().filter_map(Far::forwarding);
+        let outwards = routes.filter(|to| to.tunnel.is_none());
+        let ni = by_ue
+            .filter_map(|pdr| pdr.pdi.ni)
+            .chain(outwards.filter_map(|to| to.ni))
+            .next();
+        Self {
+            seid,
+            ue: ue_nets(&rules.pdrs),
+            network_instance: ni.and_then(|ni| site.name(ni)).map(str::to_owned),
+            pdrs: (rules.pdrs.iter())
+                .map(|pdr| (pdr.id, packet_rules.travel(pdr), counters(pdr.id)))
+                .collect(),
         }
     }
 }

@@ -4,6 +4,7 @@
 use compiled::{Action, Compiled, Entry, Key, Limit, NiId, NoRoom, PredefinedId, Select};
 use ipnet::IpNet;
 use smallvec::SmallVec;
+use std::net::IpAddr;
 use std::ops::Range;
 
 use crate::abi::{
@@ -296,19 +297,11 @@ impl Planner<'_> {
                 }
                 Key::Ue4 { ni, addr } => {
                     self.node.instances.expect_ue(ni, addr.into());
-                    SlotKey::new(
-                        KIND_UE4,
-                        self.node.instances.home(ni),
-                        u32::from(addr).into(),
-                    )
+                    ue_key(self.node.instances.home(ni), addr.into())
                 }
                 Key::Ue6 { ni, prefix } => {
                     self.node.instances.expect_ue(ni, prefix.into());
-                    SlotKey::new(
-                        KIND_UE6,
-                        self.node.instances.home(ni),
-                        (u128::from(prefix) >> 64) as u64,
-                    )
+                    ue_key(self.node.instances.home(ni), prefix.into())
                 }
                 Key::Prefix { ni, net } => {
                     self.node.instances.expect_ues(ni, net);
@@ -707,6 +700,14 @@ impl Planner<'_> {
         plan.next
             .keys
             .extend(plan.keys.iter().map(|key| HeldKey::new(key.key, key.at)));
+    }
+}
+
+/// Key of a UE's address, IPv6 by its /64, in this directory.
+pub(crate) fn ue_key(home: u16, addr: IpAddr) -> SlotKey {
+    match addr {
+        IpAddr::V4(addr) => SlotKey::new(KIND_UE4, home, u32::from(addr).into()),
+        IpAddr::V6(addr) => SlotKey::new(KIND_UE6, home, (u128::from(addr) >> 64) as u64),
     }
 }
 

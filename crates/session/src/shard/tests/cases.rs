@@ -55,6 +55,31 @@ pub(super) fn refuses_to_modify(
 }
 
 #[test]
+fn counts_say_whose_packets_they_are_of() {
+    let mut world = World::new();
+    let (seid, _) = world.establish(ordinary).unwrap();
+    let view = world.sessions.view(seid, &world.tables).unwrap();
+    let counts = world.sessions.counts(seid, &world.tables).unwrap();
+    assert_eq!((counts.seid, &counts.ue), (seid, &view.summary.ue));
+    assert!(!counts.ue.is_empty());
+    let instances = view.pdrs.iter().map(|pdr| pdr.network_instance.clone());
+    let routes = view.fars.iter().map(|far| far.network_instance.clone());
+    let named = instances.chain(routes).flatten().next();
+    assert_eq!(counts.network_instance, named);
+    assert!(named.is_some());
+    let pdrs = view
+        .pdrs
+        .iter()
+        .map(|pdr| (pdr.id, pdr.direction, pdr.counters));
+    assert_eq!(counts.pdrs, Vec::from_iter(pdrs));
+    assert_eq!(Vec::from_iter(world.sessions.seids(None)), [seid]);
+    assert_eq!(world.sessions.seids(Some(seid)).count(), 0);
+    world.delete(seid).unwrap();
+    assert_eq!(world.sessions.counts(seid, &world.tables), None);
+    assert_eq!(world.sessions.seids(None).count(), 0);
+}
+
+#[test]
 fn the_ordinary_session_becomes_two_entries() {
     let mut world = World::new();
     let (seid, created) = world.establish(ordinary).unwrap();

@@ -6,32 +6,24 @@ usage: tests/nrf/check.py [--turnpiked PATH] [--turnpike PATH] [--jobs N] [PART.
 PART: one of PARTS below; all of them by default, so many at a time. Wants root, for namespaces of its own.
 """
 
-import argparse
 import concurrent.futures
 import functools
 import json
-import os
 import re
 import signal
 import subprocess
-import sys
 import tempfile
-import time
-import traceback
 import uuid
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(HERE))
-sys.path.insert(1, f"{ROOT}/tests/page")
+# It says where upf is.
+from bench import main, until
 
 import nrf as lab
 import schema
 import upf
 from nrf import NEVER_S, Nrf
-from upf import Radio, Smf, Upf, build_network, ie, sh, u32
+from upf import sh
 
-MARK = "TURNPIKE_NRF_INSIDE"
-BEGAN = time.monotonic()
 FIRST, SECOND, THIRD = "10.100.0.5", "10.100.0.6", "10.100.0.7"
 PORT = 7777
 SESSIONS = 100
@@ -40,7 +32,6 @@ SESSIONS = 100
 GROWTH_KB = 16 << 10
 # Requests that one redirect may lead to.
 HOPS = 20
-CONFIG = upf.CONFIG.replace("sessions = 120000\nentries = 240000", "sessions = 200\nentries = 1024").replace('on_stop = "keep"', 'on_stop = "{on_stop}"')
 SLICE = '[[nrf.slice]]\nsst = 1\nsd = "010203"\ndnns = ["internet"]\n'
 PLAIN = 'plmns = ["00101"]\npriority = 7\ncapacity = 100\nlocality = "rack 7"\nfqdn = "upf1.example.org"\n'
 # Answers to PUT and PATCH that are none.
@@ -92,155 +83,9 @@ REFUSED = {
 }
 
 
-def say(what):
-    """A step that is over."""
-    print(f"{time.monotonic() - BEGAN:6.1f} s  {what}", flush=True)
-
-
-def inside_namespaces():
-    """Run again in namespaces of its own: however it ends, the kernel takes down what it has started and made."""
-    if MARK in os.environ:
-        sh("mount", "-t", "tmpfs", "tmpfs", "/run")
-        os.makedirs("/run/tmp")
-        tempfile.tempdir = os.environ["TMPDIR"] = "/run/tmp"
-        return
-    spaces = ["--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--net", "--ipc"]
-    again = ["setpriv", "--pdeathsig", "KILL", "unshare", *spaces, "bash", "-c", '"$@"; exit $?', "nrf", sys.executable, *sys.argv]
-    sys.exit(subprocess.run(again, env={**os.environ, MARK: "1"}, check=False).returncode)
-
-
-def until(holds, what, seconds=NEVER_S):
-    """Of something that nobody tells of."""
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, f"waited for {what}"
-        time.sleep(0.05)
-
-
-class Node(Upf):
-    """turnpiked with an [nrf]."""
-
-    def __init__(self, programs, folder, nrf, on_stop="release"):
-        os.makedirs(folder)
-        super().__init__(programs.turnpiked, folder)
-        self.turnpike, self.on_stop = programs.turnpike, on_stop
-        self.configure(nrf)
-
-    def configure(self, nrf):
-        """Another [nrf]; None: none."""
-        text = CONFIG.replace("{folder}", self.folder).replace("{on_stop}", self.on_stop)
-        with open(f"{self.folder}/turnpiked.toml", "w", encoding="utf-8") as file:
-            file.write(text if nrf is None else f"{text}\n[nrf]\n{nrf}")
-
-    def reload(self):
-        """By the command line, until it says that it is done."""
-        return sh(self.turnpike, "--api", f"http://{upf.API}", "--token-file", f"{self.folder}/token", "reload")
-
-    def lines(self):
-        """All that it said."""
-        if not self.process:
-            return []
-        with open(f"{self.folder}/turnpiked.log", encoding="utf-8", errors="replace") as file:
-            return file.read().splitlines()
-
-    def memory_kb(self, field="RssAnon"):
-        """Of /proc."""
-        with open(f"/proc/{self.process.pid}/status", encoding="ascii") as file:
-            return int(re.search(rf"^{field}:\s+(\d+) kB", file.read(), re.M)[1])
-
-    def forget_peak(self):
-        """VmHWM begins anew."""
-        with open(f"/proc/{self.process.pid}/clear_refs", "w", encoding="ascii") as file:
-            file.write("5")
-
-    def kill(self):
-        """Without a word."""
-        self.process.kill()
-        self.process.wait(NEVER_S)
-
-
 def servers(*nrfs, more=""):
     """The lines of [nrf] for these, asked each second."""
     return f"servers = {json.dumps([one.url() for one in nrfs])}\nheartbeat_s = 1\n{PLAIN}{more}{SLICE}"
-
-
-class Traffic:
-    """An SMF that asks, and a user who sends."""
-
-    def __init__(self, node, radio):
-        self.node, self.smf, self.radio = node, Smf("smf1.example"), radio
-        assert self.smf.associate() == upf.ACCEPTED
-        refused, radio.teid = self.smf.establish(0, 1)
-        assert not refused, refused
-        radio.rate = lambda _: 50
-
-    def end(self):
-        """Of both; the address is free for the next SMF."""
-        self.radio.rate = lambda _: 0
-        self.smf.close()
-
-    def goes_on(self):
-        """N4 answers a heartbeat; packets come back that were sent after now. Both within NEVER_S."""
-        self.smf.answer(self.smf.send(1, ie(96, u32(3_900_000_000))))
-        until(lambda back=self.radio.back + 3: self.radio.back >= back, f"packets\n{self.node.log()}")
-
-    def goes_on_while(self, request):
-        """The same, before the client gives up what the NRF has not answered."""
-        self.goes_on()
-        assert not request.over.is_set(), f"N4 or packets waited for an NRF: {request.method} was over before"
-
-
-class Bench:
-    """Programs, a folder and what was complained of."""
-
-    def __init__(self, turnpiked, turnpike, folder):
-        self.turnpiked, self.turnpike, self.folder, self.count = turnpiked, turnpike, folder, 0
-        self.nrfs, self.nodes, self.traffic, self.radio = [], [], None, Radio()
-
-    def nrf(self, address=FIRST, port=PORT, **more):
-        """One that ends with the part, and must have had nothing to complain of."""
-        self.nrfs.append(Nrf(address, port, **more))
-        self.nrfs[-1].heart_beat_s = 1
-        return self.nrfs[-1]
-
-    def node(self, nrf, start=True, **more):
-        """A turnpiked that ends with the part."""
-        self.count += 1
-        self.nodes.append(Node(self, f"{self.folder}/{self.count}", nrf, **more))
-        if start:
-            self.nodes[-1].start()
-        return self.nodes[-1]
-
-    def without(self, node):
-        """It has ended, and so has its SMF; None."""
-        self.nodes.remove(node)
-        self.traffic.end()
-        self.traffic = None
-
-    def smf(self, node):
-        """An SMF and a user of it, until the part ends."""
-        self.traffic = Traffic(node, self.radio)
-        return self.traffic
-
-    def end(self, failed):
-        """Of the part."""
-        if self.traffic:
-            self.traffic.end()
-            self.traffic = None
-        for node in self.nodes:
-            if failed:
-                print(f"--- {node.folder}\n" + "\n".join(line[:400] for line in node.lines()[-60:]), file=sys.stderr)
-            if node.process and node.process.poll() is None:
-                node.kill()
-        complaints = [line for nrf in self.nrfs for line in nrf.complaints]
-        told = [line for nrf in self.nrfs for line in [f"--- {nrf.url()}", *nrf.told()[-20:], *nrf.strange[-5:]]]
-        for nrf in self.nrfs:
-            nrf.stop()
-        self.nrfs, self.nodes = [], []
-        if failed:
-            print("\n".join(told + complaints[:20]), file=sys.stderr)
-            return
-        assert not complaints, "\n".join(sorted(set(complaints))[:20])
 
 
 def registered(nrf):
@@ -798,62 +643,5 @@ PARTS = {
 }
 
 
-def run_part(name, bench):
-    """One; what failed."""
-    try:
-        told = PARTS[name](bench)
-        failed = False
-    except Exception as error:
-        failed, told = True, f"FAILED: {error!r}"[:3000]
-        if not isinstance(error, (AssertionError, OSError, subprocess.SubprocessError)):
-            traceback.print_exc()
-    try:
-        bench.end(failed)
-    except AssertionError as error:
-        failed, told = True, f"FAILED: the NRF complains\n{error}"
-    say(f"{name}: {told}" if told else name)
-    return failed
-
-
-def all_parts(arguments, names):
-    """Each in a process and namespaces of its own, several at a time: they wait more than they work. The names of those that failed."""
-
-    def one(name):
-        command = ["setpriv", "--pdeathsig", "KILL", sys.executable, __file__, "--turnpiked", arguments.turnpiked, "--turnpike", arguments.turnpike, name]
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False)
-        print(done.stdout, end="", flush=True)
-        return None if done.returncode == 0 else name
-
-    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        return [name for name in pool.map(one, names) if name]
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--turnpiked", default=f"{ROOT}/target/debug/turnpiked", type=os.path.abspath)
-    parser.add_argument("--turnpike", type=os.path.abspath)
-    parser.add_argument("--jobs", type=int, default=10)
-    parser.add_argument("parts", nargs="*", metavar="PART", help=" ".join(PARTS))
-    arguments = parser.parse_args()
-    arguments.turnpike = arguments.turnpike or f"{os.path.dirname(arguments.turnpiked)}/turnpike"
-    unknown = set(arguments.parts) - set(PARTS)
-    if unknown:
-        parser.error(f"no part {', '.join(sorted(unknown))}")
-    for program in [arguments.turnpiked, arguments.turnpike]:
-        if not os.access(program, os.X_OK):
-            parser.error(f"{program}: no program")
-    names = arguments.parts or list(PARTS)
-    if len(names) > 1:
-        failed = all_parts(arguments, names)
-        say(f"{len(names) - len(failed)} passed, {len(failed)} failed" + (f": {', '.join(failed)}" if failed else ""))
-        sys.exit(1 if failed else 0)
-    inside_namespaces()
-    with tempfile.TemporaryDirectory() as folder:
-        build_network()
-        for line in [f"addr add {one}/32 dev lo" for one in (FIRST, SECOND, THIRD)] + ["addr add fd00:100::5/128 dev lo nodad"]:
-            sh("ip", *line.split())
-        sys.exit(1 if run_part(names[0], Bench(arguments.turnpiked, arguments.turnpike, folder)) else 0)
-
-
 if __name__ == "__main__":
-    main()
+    main(__doc__, PARTS, [FIRST, SECOND, THIRD, "fd00:100::5"])

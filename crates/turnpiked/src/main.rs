@@ -14,6 +14,7 @@ mod control;
 mod daemon;
 mod follow;
 mod kept;
+mod line_limit;
 mod lines;
 mod logging;
 mod n4;

@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use crate::command::{Asker, NoAnswer};
 use crate::config::{Config, Nrf};
-use crate::logging;
+use crate::line_limit::LineLimit;
 use crate::running::{Follower, Running, Shared};
 use crate::system;
 
@@ -126,32 +126,7 @@ struct Held {
     /// The last refusal that was told of, by server and kind.
     told: Option<(usize, (u8, u16))>,
     vitals: Option<Vitals>,
-    lines: Lines,
-}
-
-/// Lines of the log that NRFs may cause: one that grants and forgets without end fills no disk.
-#[derive(Debug, Default)]
-struct Lines {
-    since: Option<Instant>,
-    count: u32,
-}
-
-impl Lines {
-    /// In a minute.
-    const MOST: u32 = 10;
-
-    /// Whether there may be one more now.
-    fn may(&mut self, now: Instant) -> bool {
-        let is_over = |since: Instant| now.duration_since(since) >= Duration::from_secs(60);
-        if self.since.is_none_or(is_over) {
-            (self.since, self.count) = (Some(now), 0);
-        }
-        self.count = self.count.saturating_add(1);
-        if self.count > Self::MOST {
-            logging::counts().suppress();
-        }
-        self.count <= Self::MOST
-    }
+    lines: LineLimit,
 }
 
 impl Held {
@@ -207,7 +182,7 @@ impl Held {
             asked: None,
             told: None,
             vitals: None,
-            lines: Lines::default(),
+            lines: LineLimit::default(),
         })
     }
 
@@ -368,19 +343,5 @@ impl Held {
             Ok(Err(error)) => tracing::warn!(nrf, %error, "nrf: not deregistered; it will notice"),
             Err(_) => tracing::warn!(nrf, "nrf: not deregistered in time; it will notice"),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_nrf_has_ten_lines_a_minute() {
-        let (mut lines, began) = (Lines::default(), Instant::now());
-        let at = |seconds| began + Duration::from_secs(seconds);
-        let told = (0..60).filter(|second| lines.may(at(*second)));
-        assert_eq!(told.count(), 10);
-        assert!(lines.may(at(60)));
     }
 }

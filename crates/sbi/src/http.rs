@@ -1,9 +1,10 @@
 //! One exchange over HTTP/2 (TS 29.500, 5.2): a connection, a request or some, answers, and the end.
 //!
-//! A connection serves one exchange. Heartbeats are seconds apart, and a connection that stays would be one more thing
+//! A connection serves one exchange, or the notifications of one report. Heartbeats are seconds apart, and a connection that stays would be one more thing
 //! that a peer can fill, stall or cut.
 
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -17,15 +18,16 @@ use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::rt::Executor;
 use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
+use ipnet::IpNet;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, lookup_host};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::{Server, Tls};
+use crate::{Callback, Server, Tls};
 
 /// Octets of one answer's body.
 ///
@@ -62,6 +64,9 @@ pub enum Failure {
     /// An answer leads elsewhere, too often or not to where we go.
     #[error("leads on to {0:?}")]
     Redirected(String),
+    /// An address that nobody is to be told at.
+    #[error("{0} is no address of those that may be asked")]
+    Elsewhere(IpAddr),
     /// A request that cannot be written.
     #[error("{0}")]
     NoRequest(String),
@@ -105,11 +110,7 @@ async fn follow(server: &Server, tls: Option<&Tls>, ask: &Ask) -> Result<Answer,
     let mut server = server.clone();
     for _ in 0..=REDIRECTIONS {
         let answer = exchange(&server, tls, &uri, ask).await?;
-        let leads_on = [
-            StatusCode::TEMPORARY_REDIRECT,
-            StatusCode::PERMANENT_REDIRECT,
-        ];
-        if !leads_on.contains(&answer.status) {
+        if !leads_on(answer.status) {
             return Ok(answer);
         }
         let location = answer.headers.get(header::LOCATION);
@@ -118,6 +119,92 @@ async fn follow(server: &Server, tls: Option<&Tls>, ask: &Ask) -> Result<Answer,
         (server, uri) = led.ok_or_else(|| Failure::Redirected(clipped(location)))?;
     }
     Err(Failure::Redirected(clipped(&uri.to_string())))
+}
+
+/// Have a consumer take some bodies of JSON, one after the other over one connection: each within this time, at addresses of
+/// `within` alone. How many it has taken, and the status that the next one got, or that of the last.
+pub async fn tell(
+    callback: &Callback,
+    tls: Option<&Tls>,
+    within: &[IpNet],
+    bodies: impl Iterator<Item = Bytes>,
+    time: Duration,
+) -> (usize, Result<StatusCode, Failure>) {
+    let mut telling = Telling {
+        callback: callback.clone(),
+        connection: None,
+        redirections: 0,
+    };
+    let (mut taken, mut status) = (0, StatusCode::NO_CONTENT);
+    for body in bodies {
+        let told = tokio::time::timeout(time, telling.tell(tls, within, body));
+        match told.await.unwrap_or(Err(Failure::Late)) {
+            Ok(answered) if answered.is_success() => (taken, status) = (taken + 1, answered),
+            refused => return (taken, refused),
+        }
+    }
+    (taken, Ok(status))
+}
+
+/// Where a consumer is told, and the way there.
+struct Telling {
+    callback: Callback,
+    connection: Option<Connection>,
+    redirections: usize,
+}
+
+impl Telling {
+    async fn tell(
+        &mut self,
+        tls: Option<&Tls>,
+        within: &[IpNet],
+        body: Bytes,
+    ) -> Result<StatusCode, Failure> {
+        let ask = Ask {
+            method: Method::POST,
+            path: String::new(),
+            content_type: "application/json",
+            body,
+            bearer: None,
+        };
+        loop {
+            let answer = self.exchange(tls, within, &ask).await?;
+            if !leads_on(answer.status) {
+                return Ok(answer.status);
+            }
+            let location = answer.headers.get(header::LOCATION);
+            let location = location.and_then(|value| value.to_str().ok()).unwrap_or("");
+            let led = self.callback.redirected(location);
+            self.redirections += 1;
+            let led = led.filter(|_| self.redirections <= REDIRECTIONS);
+            self.callback = led.ok_or_else(|| Failure::Redirected(clipped(location)))?;
+            self.connection = None;
+        }
+    }
+
+    async fn exchange(
+        &mut self,
+        tls: Option<&Tls>,
+        within: &[IpNet],
+        ask: &Ask,
+    ) -> Result<Answer, Failure> {
+        let Callback { server, uri } = &self.callback;
+        let request = request(uri, ask).map_err(|error| Failure::NoRequest(error.to_string()))?;
+        let connection = match &mut self.connection {
+            Some(connection) => connection,
+            none => none.insert(connect(server, tls, Some(within)).await?),
+        };
+        let answer = connection.sender.send_request(request).await;
+        read(answer.map_err(http_failure)?).await
+    }
+}
+
+fn leads_on(status: StatusCode) -> bool {
+    [
+        StatusCode::TEMPORARY_REDIRECT,
+        StatusCode::PERMANENT_REDIRECT,
+    ]
+    .contains(&status)
 }
 
 /// A text of a peer, as long as a line may be.
@@ -132,7 +219,7 @@ async fn exchange(
     ask: &Ask,
 ) -> Result<Answer, Failure> {
     let request = request(uri, ask).map_err(|error| Failure::NoRequest(error.to_string()))?;
-    let mut connection = connect(server, tls).await?;
+    let mut connection = connect(server, tls, None).await?;
     let answer = connection.sender.send_request(request).await;
     read(answer.map_err(http_failure)?).await
 }
@@ -214,8 +301,12 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Tasks {
     }
 }
 
-async fn connect(server: &Server, tls: Option<&Tls>) -> Result<Connection, Failure> {
-    let stream = reach(server).await?;
+async fn connect(
+    server: &Server,
+    tls: Option<&Tls>,
+    within: Option<&[IpNet]>,
+) -> Result<Connection, Failure> {
+    let stream = reach(server, within).await?;
     if !server.is_tls() {
         return handshake(stream).await;
     }
@@ -228,12 +319,31 @@ async fn connect(server: &Server, tls: Option<&Tls>) -> Result<Connection, Failu
     handshake(stream).await
 }
 
-/// A connection without protection yet.
-pub(crate) async fn reach(server: &Server) -> Result<Bounded, Failure> {
-    let stream = TcpStream::connect((server.host(), server.port())).await;
+/// A connection without protection yet. `within`: to an address of these alone.
+pub(crate) async fn reach(server: &Server, within: Option<&[IpNet]>) -> Result<Bounded, Failure> {
+    let to = (server.host(), server.port());
+    let stream = match within {
+        None => TcpStream::connect(to).await,
+        Some(within) => {
+            let found = lookup_host(to).await.map_err(Failure::Unreachable)?;
+            let found: Vec<SocketAddr> = found.collect();
+            let may = |at: &&SocketAddr| is_within(at.ip(), within);
+            let allowed: Vec<SocketAddr> = found.iter().filter(may).copied().collect();
+            if let (Some(first), true) = (found.first(), allowed.is_empty()) {
+                return Err(Failure::Elsewhere(first.ip()));
+            }
+            TcpStream::connect(&allowed[..]).await
+        }
+    };
     let stream = stream.map_err(Failure::Unreachable)?;
     let _ = stream.set_nodelay(true);
     Ok(Bounded::new(stream))
+}
+
+/// Whether an address is one of these; those of IPv4 may be written as IPv6.
+pub fn is_within(address: IpAddr, within: &[IpNet]) -> bool {
+    let address = address.to_canonical();
+    within.iter().any(|net| net.contains(&address))
 }
 
 /// TLS on it.

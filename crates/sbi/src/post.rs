@@ -46,7 +46,7 @@ pub async fn post(
 
 async fn carry(server: &Server, tls: Option<&Tls>, post: Post<'_>) -> Result<Answer, Failure> {
     let request = request(server, post)?;
-    let stream = reach(server).await?;
+    let stream = reach(server, None).await?;
     if !server.is_tls() {
         return exchange(stream, request).await;
     }

@@ -1,6 +1,7 @@
 //! Roots of APIs: `http://10.0.0.5:7777`, `https://nrf.example/prefix` (TS 29.501, 4.4.1).
 
 use std::fmt;
+use std::net::IpAddr;
 
 use hyper::http::uri::{Authority, PathAndQuery, Scheme, Uri};
 use serde::{Deserialize, Serialize};
@@ -112,6 +113,50 @@ impl Server {
     }
 }
 
+/// Where a consumer wants to be told of events: a URI of its own, with scheme and host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Callback {
+    pub(crate) server: Server,
+    pub(crate) uri: Uri,
+}
+
+impl TryFrom<String> for Callback {
+    type Error = BadServer;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        let uri: Uri = text.parse().map_err(|_| BadServer::NoRoot)?;
+        let mut root = uri.clone().into_parts();
+        root.path_and_query = Some(PathAndQuery::from_static("/"));
+        let root = Uri::from_parts(root).map_err(|_| BadServer::NoRoot)?;
+        let server = Server::of(&root)?;
+        Ok(Self { server, uri })
+    }
+}
+
+impl Callback {
+    /// TLS is spoken there.
+    pub fn is_tls(&self) -> bool {
+        self.server.is_tls
+    }
+
+    /// Where it is an address, and no name.
+    pub fn address(&self) -> Option<IpAddr> {
+        self.server.host().parse().ok()
+    }
+
+    /// The same elsewhere (RFC 9110, 15.4.8), not on less safe ground.
+    pub(crate) fn redirected(&self, location: &str) -> Option<Self> {
+        let (server, uri) = self.server.redirected(&self.uri, location)?;
+        Some(Self { server, uri })
+    }
+}
+
+impl fmt::Display for Callback {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.uri.fmt(f)
+    }
+}
+
 /// IPv6 addresses stand in brackets there.
 fn host(authority: &Authority) -> &str {
     let host = authority.host();
@@ -192,6 +237,20 @@ mod tests {
         }
         assert_eq!(server("http://a:b@nrf.example"), Err(BadServer::UserInfo));
         assert_eq!(server("http://nrf.example/?a=b"), Err(BadServer::Query));
+    }
+
+    #[test]
+    fn callbacks_have_paths_and_queries() {
+        let of = |text: &str| Callback::try_from(text.to_owned());
+        let one = of("http://[2001:db8::5]:9000/told?of=1").unwrap();
+        assert_eq!(one.address(), "2001:db8::5".parse().ok());
+        assert_eq!((one.server.port(), one.is_tls()), (9000, false));
+        assert_eq!(one.to_string(), "http://[2001:db8::5]:9000/told?of=1");
+        let named = of("https://nwdaf.example").unwrap();
+        assert_eq!((named.address(), named.is_tls()), (None, true));
+        for text in ["/told", "ftp://a/", "http://u@a/", "http:///x", "", "a b"] {
+            assert!(of(text).is_err(), "{text}");
+        }
     }
 
     #[test]

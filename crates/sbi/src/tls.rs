@@ -1,4 +1,4 @@
-//! TLS towards servers (TS 33.501, 13.1): certificates of theirs by the operator's own authorities, and ours where they want one.
+//! TLS (TS 33.501, 13.1), towards servers: certificates of theirs by the operator's own authorities, and ours where they want one. And towards clients.
 
 use std::fmt;
 use std::path::Path;
@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use tokio_rustls::TlsAcceptor;
 
 /// Authorities that are believed, and the certificate that is shown.
 #[derive(Clone)]
@@ -35,11 +37,7 @@ pub enum BadTls {
 impl Tls {
     /// `authorities`: certificates in PEM. `own`: certificate, with those between it and the authority, and its key, in PEM.
     pub fn read(authorities: &Path, own: Option<(&Path, &Path)>) -> Result<Self, BadTls> {
-        let mut roots = RootCertStore::empty();
-        for certificate in certificates(authorities).map_err(BadTls::Authorities)? {
-            let added = roots.add(certificate);
-            added.map_err(|error| BadTls::Authorities(error.to_string()))?;
-        }
+        let roots = roots(authorities)?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
@@ -58,6 +56,58 @@ impl Tls {
         config.alpn_protocols = vec![b"h2".to_vec()];
         Ok(Self(Arc::new(config)))
     }
+}
+
+/// TLS towards clients: the certificate that they are shown.
+#[derive(Clone)]
+pub struct ServerTls(Arc<ServerConfig>);
+
+impl fmt::Debug for ServerTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ServerTls")
+    }
+}
+
+impl ServerTls {
+    /// `own`: certificate, with those between it and the authority, and its key, in PEM. `authorities`: of clients; then one without
+    /// a certificate of theirs is none.
+    pub fn read(own: (&Path, &Path), authorities: Option<&Path>) -> Result<Self, BadTls> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| BadTls::Certificate(error.to_string()))?;
+        let config = match authorities {
+            None => config.with_no_client_auth(),
+            Some(authorities) => {
+                let roots = Arc::new(roots(authorities)?);
+                let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider).build();
+                let verifier = verifier.map_err(|error| BadTls::Authorities(error.to_string()))?;
+                config.with_client_cert_verifier(verifier)
+            }
+        };
+        let chain = certificates(own.0).map_err(BadTls::Certificate)?;
+        let key = PrivateKeyDer::from_pem_file(own.1);
+        let key = key.map_err(|error| BadTls::Key(error.to_string()))?;
+        let mut config = config
+            .with_single_cert(chain, key)
+            .map_err(|error| BadTls::Key(error.to_string()))?;
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        Ok(Self(Arc::new(config)))
+    }
+
+    /// For connections from clients.
+    pub fn acceptor(&self) -> TlsAcceptor {
+        TlsAcceptor::from(Arc::clone(&self.0))
+    }
+}
+
+fn roots(authorities: &Path) -> Result<RootCertStore, BadTls> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(authorities).map_err(BadTls::Authorities)? {
+        let added = roots.add(certificate);
+        added.map_err(|error| BadTls::Authorities(error.to_string()))?;
+    }
+    Ok(roots)
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {

@@ -47,6 +47,7 @@ impl Refusal {
                 Failure::Late => (0, 5),
                 Failure::Redirected(_) => (0, 6),
                 Failure::NoRequest(_) => (0, 7),
+                Failure::Elsewhere(_) => (0, 8),
             },
             Self::Status { status, .. } => (1, status.as_u16()),
             Self::Rubbish(_) => (2, 0),

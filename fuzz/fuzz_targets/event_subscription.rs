@@ -1,0 +1,23 @@
+//! What a consumer of events may send: a subscription, a zero octet, and changes to it.
+#![no_main]
+
+use std::time::Duration;
+
+use sbi::ee::{Asked, Bounds, changed};
+
+libfuzzer_sys::fuzz_target!(|octets: &[u8]| {
+    let mut parts = octets.splitn(2, |&octet| octet == 0);
+    let (subscription, operations) = (parts.next(), parts.next());
+    let Ok(subscription) = serde_json::from_slice(subscription.unwrap_or_default()) else {
+        return;
+    };
+    let period = Duration::from_secs(10);
+    let read = |subscription| Asked::read(subscription, Bounds { period }, time::OffsetDateTime::UNIX_EPOCH);
+    let changed = operations.map(|operations| changed(&subscription, operations));
+    for subscription in [Some(subscription), changed.and_then(Result::ok)].into_iter().flatten() {
+        match read(&subscription) {
+            Ok(asked) => assert!(asked.mode.period >= period && !asked.events.is_empty()),
+            Err(problem) => assert!(problem.status().is_client_error() && problem.body().len() < 4096),
+        }
+    }
+});

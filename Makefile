@@ -16,7 +16,7 @@ DPDK ?= $(if $(filter dpdk%,$(DATAPATH)),1)
 WITH_DPDK := --features slowpath/dpdk,turnpiked/dpdk
 FEATURES := $(if $(filter 1,$(DPDK)),--features turnpiked/dpdk)
 
-.PHONY: help setup setup-all setup-fuzz build test demo scenarios deb image test-packages test-monitoring test-helm test-docs test-page test-nrf screenshots page-programs acceptance bench bench-container fuzz-smoke docs lint fmt golden verify clean
+.PHONY: help setup setup-all setup-fuzz build test demo scenarios deb image test-packages test-monitoring test-helm test-docs test-page test-nrf test-nupf screenshots page-programs acceptance bench bench-container fuzz-smoke docs lint fmt golden verify clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t14
@@ -74,6 +74,12 @@ test-nrf: ## registration with NRFs: profile, heartbeats, order, tokens, TLS, re
 	@scripts/setup.sh --nrf
 	$(if $(PREBUILT),,$(CARGO) build --locked -p turnpiked -p turnpike)
 	tests/nrf/check.py --turnpiked $(or $(PREBUILT),target/debug)/turnpiked
+
+# PREBUILT=target/debug: of programs that are there.
+test-nupf: ## events for consumers: what they may ask for and are told, to the octet; consumers that are silent, slow, hostile or away
+	@scripts/setup.sh --nrf
+	$(if $(PREBUILT),,$(CARGO) build --locked -p turnpiked -p turnpike)
+	tests/nupf/check.py --turnpiked $(or $(PREBUILT),target/debug)/turnpiked
 
 screenshots: page-programs ## pictures for the README: of the page after 15 minutes of traffic, and of turnpike top
 	$(if $(PREBUILT),,$(CARGO) build --locked --bins)

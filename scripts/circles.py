@@ -39,7 +39,7 @@ KNOWN_FILES = {
     "turnpiked": [
         "api api::serve",
         "config config::changes config::check config::cores config::dpdk config::forwarding_policy config::memory "
-        "config::nrf config::predefined config::qos config::rest config::router config::system "
+        "config::nrf config::nupf config::predefined config::qos config::rest config::router config::system "
         "config::telemetry config::understood",
         "control control::show control::usage",
     ],

@@ -4,7 +4,7 @@
 # made and tried with; --ci: that, and what only the gate needs; --lint: what tests need, and what judges dependencies; --packages:
 # what tests need, and what lists dependencies; --fuzz: what cargo's fuzz targets need beside;
 # --monitoring: what judges alerts, which --lint brings, too; --helm: what the Helm chart is judged by;
-# --page: what the page is tried with; --nrf: what the NRF client is tried with.
+# --page: what the page is tried with; --nrf: what is tried with NRFs and consumers of events.
 set -euo pipefail
 
 # package:file that proves it is installed

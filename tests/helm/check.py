@@ -234,6 +234,11 @@ def host_device():
     assert made.one("PodDisruptionBudget")["spec"]["maxUnavailable"] == 0
     yield made
 
+    # Consumers of events reach their port.
+    nupf = '[nupf]\nlisten = "10.100.0.1:7780"\nallow = ["10.0.0.0/8"]\n'
+    *_, events, rest = Made({**made.values, "config": made.values["config"] + nupf}).one("NetworkPolicy")["spec"]["ingress"]
+    assert events == {"ports": [{"protocol": "TCP", "port": 7780}], "from": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}, events
+
     # Another configuration is another pod, unless it is to be reloaded, and a newer chart is not.
     stays = {**made.values, "restartOnChange": False}
     another = {"config": [("graceful_release_s = 20", "graceful_release_s = 20\nheartbeat_s = 11")]}

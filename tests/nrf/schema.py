@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Bodies of Nnrf that a UPF sends, judged more strictly than their OpenAPI does: TS 29.510 and TS 29.571, Release 17.
+"""Bodies of Nnrf and Nupf that a UPF sends, judged more strictly than their OpenAPI does: TS 29.510, TS 29.564 and TS 29.571, Release 17 and 18.
 
 usage: tests/nrf/schema.py                                  mistakes planted into good bodies are found
        tests/nrf/schema.py --published FOLDER [BODY.json]   the rules below, compared with those of 3GPP's OpenAPI files, which FOLDER has;
@@ -23,6 +23,7 @@ import jsonschema
 COMMON = "TS29571_CommonData.yaml"
 MANAGEMENT = "TS29510_Nnrf_NFManagement.yaml"
 TOKENS = "TS29510_Nnrf_AccessToken.yaml"
+EXPOSURE = "TS29564_Nupf_EventExposure.yaml"
 OCTET = "([0-9]|[1-9][0-9]|1[0-9][0-9]|2[0-4][0-9]|25[0-5])"
 SCOPE = "[a-zA-Z0-9_:-]+"
 WORD = {"type": "string"}
@@ -177,6 +178,59 @@ TYPES = {
         ),
         "anyOf": [{"required": ["fqdn"]}, {"required": ["ipv4Addresses"]}, {"required": ["ipv6Addresses"]}],
     },
+    "Uint64": number(0, (1 << 64) - 1),
+    "BitRate": pattern(r"^\d+(\.\d+)? (bps|Kbps|Mbps|Gbps|Tbps)$"),
+    "PacketRate": pattern(r"^\d+(\.\d+)? (pps|kpps|Mpps|Gpps|Tpps)$"),
+    "TrafficVolume": pattern(r"^\d+(\.\d+)? (B|kB|MB|GB|TB)$"),
+    "Snssai": record(["sst"], sst=number(0, 255), sd=pattern("^[A-Fa-f0-9]{6}$")),
+    "SamplingRatio": number(1, 100),
+    "VolumeMeasurement": record(
+        [],
+        totalVolume="TrafficVolume",
+        ulVolume="TrafficVolume",
+        dlVolume="TrafficVolume",
+        totalNbOfPackets="Uint64",
+        ulNbOfPackets="Uint64",
+        dlNbOfPackets="Uint64",
+    ),
+    "ThroughputMeasurement": record([], ulThroughput="BitRate", dlThroughput="BitRate", ulPacketThroughput="PacketRate", dlPacketThroughput="PacketRate"),
+    "ThroughputStatisticsMeasurement": record(
+        [],
+        ulAverageThroughput="BitRate",
+        dlAverageThroughput="BitRate",
+        ulPeakThroughput="BitRate",
+        dlPeakThroughPut="BitRate",
+        ulAveragePacketThroughput="PacketRate",
+        dlAveragePacketThroughput="PacketRate",
+        ulPeakPacketThroughput="PacketRate",
+        dlPeakPacketThroughput="PacketRate",
+    ),
+    "UserDataUsageMeasurements": record(
+        [],
+        volumeMeasurement="VolumeMeasurement",
+        throughputMeasurement="ThroughputMeasurement",
+        throughputStatisticsMeasurement="ThroughputStatisticsMeasurement",
+    ),
+    "EventType": one_of("USER_DATA_USAGE_MEASURES", "USER_DATA_USAGE_TRENDS"),
+    "NotificationItem": {
+        **record(
+            ["eventType", "timeStamp"],
+            eventType="EventType",
+            ueIpv4Addr="Ipv4Addr",
+            ueIpv6Prefix="Ipv6Prefix",
+            dnn="Dnn",
+            snssai="Snssai",
+            gpsi=pattern("^(msisdn-[0-9]{5,15}|extid-[^@]+@[^@]+|.+)$"),
+            supi=pattern("^(imsi-[0-9]{5,15}|nai-.+|gci-.+|gli-.+|.+)$"),
+            timeStamp="DateTime",
+            startTime="DateTime",
+            userDataUsageMeasurements=several("UserDataUsageMeasurements"),
+        ),
+        "anyOf": [{"required": ["ueIpv4Addr"]}, {"required": ["ueIpv6Prefix"]}],
+    },
+    "NotificationData": record(["notificationItems"], notificationItems=several("NotificationItem"), correlationId=WORD, achievedSampRatio="SamplingRatio"),
+    "InvalidParam": record(["param"], param=WORD, reason=WORD),
+    "ProblemDetails": record([], status={"type": "integer"}, cause=WORD, detail=WORD, invalidParams=several("InvalidParam")),
     "PatchItem": {**record(["op", "path"], op=one_of("add", "copy", "move", "remove", "replace", "test"), path=WORD, value={}), "properties": {
         "op": one_of("add", "copy", "move", "remove", "replace", "test"), "path": WORD, "from": WORD, "value": {}}},
     "AccessTokenReq": record(
@@ -193,6 +247,9 @@ TYPES = {
 AT = {
     **dict.fromkeys("NfInstanceId Mcc Mnc PlmnId Tac Tai SdRange ExtSnssai Fqdn Ipv4Addr Ipv6Addr Ipv6Prefix DateTime Dnn Dnai".split(), COMMON),
     **dict.fromkeys("PduSessionType AtsssCapability PatchItem".split(), COMMON),
+    **dict.fromkeys("Uint64 BitRate PacketRate TrafficVolume Snssai SamplingRatio InvalidParam ProblemDetails".split(), COMMON),
+    **dict.fromkeys("VolumeMeasurement ThroughputMeasurement ThroughputStatisticsMeasurement UserDataUsageMeasurements".split(), EXPOSURE),
+    **dict.fromkeys("EventType NotificationItem NotificationData".split(), EXPOSURE),
     "AccessTokenReq": TOKENS,
 }
 NARROWER = {
@@ -201,6 +258,9 @@ NARROWER = {
     "NFProfile.allowedNfTypes[]": "enum",
     "NFService.serviceName": "enum",
     "NFService.nfServiceStatus": "enum",
+    # Events that this UPF tells of, of UEs that have addresses.
+    "EventType": "enum",
+    "NotificationItem": "anyOf",
     "AccessTokenReq.nfType": "enum",
     "AccessTokenReq.targetNfType": "enum",
 }
@@ -255,6 +315,25 @@ def profile_mistakes(body):
     top = {json.dumps(one, sort_keys=True) for one in body.get("sNssais", [])}
     if top and not set(slices) <= top:
         found.append(".upfInfo.sNssaiUpfInfoList: a slice that sNssais has not")
+    return found
+
+
+def notification_mistakes(body):
+    """Of NotificationData, and what its numbers ask for."""
+    found = mistakes("NotificationData", body)
+    for place, item in enumerate(body["notificationItems"] if not found else []):
+        say = lambda text, at=place: found.append(f".notificationItems[{at}]: {text}")
+        if "startTime" in item and item["startTime"] >= item["timeStamp"]:
+            say(f"from {item['startTime']} to {item['timeStamp']}")
+        if len(item.get("userDataUsageMeasurements", [])) != 1 or not item["userDataUsageMeasurements"][0]:
+            say("nothing that is measured")
+        for measured in item.get("userDataUsageMeasurements", []):
+            volume = measured.get("volumeMeasurement")
+            octets = lambda name, of=volume: int(of[name].removesuffix(" B"))
+            if volume and octets("totalVolume") != octets("ulVolume") + octets("dlVolume"):
+                say("totalVolume is no sum")
+            if volume and volume["totalNbOfPackets"] != volume["ulNbOfPackets"] + volume["dlNbOfPackets"]:
+                say("totalNbOfPackets is no sum")
     return found
 
 
@@ -367,7 +446,7 @@ class Published:
                 found.append(f"{path}: {key} {one!r}, published {other!r}")
         for key in ["allOf", "anyOf"]:
             one, other = ours.get(key), theirs.get(key)
-            if one is not None and one != other:
+            if one is not None and one != other and NARROWER.get(path) != key:
                 found.append(f"{path}: {key} {one!r}, published {other!r}")
         if sorted(ours.get("required", [])) != sorted(theirs.get("required", [])):
             found.append(f"{path}: required {ours.get('required')}, published {theirs.get('required')}")
@@ -521,6 +600,56 @@ def planted():
         yield body, path, value
 
 
+def planted_notifications():
+    """Notifications with a mistake each."""
+    for path, value in [
+        ("correlationId", 7),
+        ("notificationItems", []),
+        ("notificationItems/0/eventType", "QOS_MONITORING"),
+        ("notificationItems/0/eventType", None),
+        ("notificationItems/0/ueIpv4Addr", None),
+        ("notificationItems/0/ueIpv4Addr", "10.60.0.256"),
+        ("notificationItems/0/timeStamp", "2026-11-29T10:00:00"),
+        ("notificationItems/0/timeStamp", "2026-11-29T09:00:00Z"),
+        ("notificationItems/0/ueIpv6Prefix", "2001:db8::"),
+        ("notificationItems/0/snssai", {"sst": 256}),
+        ("notificationItems/0/userDataUsageMeasurements", []),
+        ("notificationItems/0/userDataUsageMeasurements/0", {}),
+        ("notificationItems/0/userDataUsageMeasurements/0/volumeMeasurement/totalVolume", 300),
+        ("notificationItems/0/userDataUsageMeasurements/0/volumeMeasurement/totalVolume", "301 B"),
+        ("notificationItems/0/userDataUsageMeasurements/0/volumeMeasurement/ulVolume", "100 octets"),
+        ("notificationItems/0/userDataUsageMeasurements/0/volumeMeasurement/dlNbOfPackets", 3),
+        ("notificationItems/0/userDataUsageMeasurements/0/throughputMeasurement", {"ulThroughput": "8 pps"}),
+        ("notificationItems/0/userDataUsageMeasurements/0/throughputStatisticsMeasurement", {"dlPeakThroughput": "8 bps"}),
+        ("achievedSampRatio", 0),
+    ]:
+        body = copy.deepcopy(NOTIFICATION)
+        *way, last = [int(part) if part.isdigit() else part for part in path.split("/")]
+        at = functools.reduce(lambda at, part: at[part], way, body)
+        if value is None:
+            del at[last]
+        else:
+            at[last] = value
+        yield body, path, value
+
+
+NOTIFICATION = {
+    "correlationId": "one",
+    "notificationItems": [{
+        "eventType": "USER_DATA_USAGE_MEASURES",
+        "ueIpv4Addr": "10.60.0.2",
+        "startTime": "2026-11-29T10:00:00Z",
+        "timeStamp": "2026-11-29T10:00:01.5Z",
+        "userDataUsageMeasurements": [{
+            "volumeMeasurement": {
+                "totalVolume": "300 B", "ulVolume": "100 B", "dlVolume": "200 B", "totalNbOfPackets": 3, "ulNbOfPackets": 1, "dlNbOfPackets": 2,
+            },
+            "throughputMeasurement": {"ulThroughput": "533 bps", "dlPacketThroughput": "1.333 pps"},
+        }],
+    }],
+}
+
+
 def self_test():
     """Good bodies pass, planted mistakes are found; the number of them."""
     assert not profile_mistakes(GOOD), profile_mistakes(GOOD)
@@ -541,6 +670,10 @@ def self_test():
     for name in FORM:
         assert token_mistakes({**FORM, name: "else"}), name
         assert token_mistakes({other: FORM[other] for other in FORM if other != name}), name
+    assert not notification_mistakes(NOTIFICATION), notification_mistakes(NOTIFICATION)
+    for body, path, value in planted_notifications():
+        assert notification_mistakes(body), f"{path} {value!r}"
+        found += 1
     return found + len(PATCHES) + 2 * len(FORM)
 
 

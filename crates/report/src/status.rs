@@ -60,6 +60,35 @@ pub struct Status {
     /// Registration with an NRF; absent: none is configured, or of an earlier release.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nrf: Option<NrfReport>,
+    /// Event exposure; absent: none is configured, or of an earlier release.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nupf: Option<NupfReport>,
+}
+
+/// Event exposure (TS 29.564).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct NupfReport {
+    /// Root of the API, as consumers are told.
+    pub api_root: String,
+    /// Why it is not served.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<String>,
+    /// Subscriptions that there are.
+    pub subscriptions: u64,
+    /// UEs that they have in mind, each as often as subscriptions do.
+    pub ues: u64,
+    /// UEs that there is no room for, likewise (`nupf.max_ues`).
+    pub left_out: u64,
+    /// Notifications that consumers have taken.
+    pub delivered: u64,
+    /// Attempts at reports that they have not taken.
+    pub failed: u64,
+    /// Subscriptions that were dropped, because their consumers took no reports or did not know them.
+    pub dropped: u64,
+    /// The last of the failed attempts: where, and why. Consumers write it, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
 }
 
 /// Registration with an NRF (TS 29.510).

@@ -19,8 +19,8 @@ use crate::{Server, Tls};
 
 pub use http::Failure;
 pub use profile::{
-    AddressRange, DnnInfo, InterfaceInfo, PlmnId, PrefixRange, Profile, Slice, SliceInfo, State,
-    UpfInfo, Vitals,
+    AddressRange, DnnInfo, InterfaceInfo, PlmnId, PrefixRange, Profile, Service, Slice, SliceInfo,
+    State, UpfInfo, Vitals,
 };
 pub use refusal::Refusal;
 pub use registration::{Event, Next, Registration, Verb};

@@ -86,6 +86,10 @@ impl Server {
         host(&self.authority)
     }
 
+    pub(crate) fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
     pub(crate) fn port(&self) -> u16 {
         let default = if self.is_tls { 443 } else { 80 };
         self.authority.port_u16().unwrap_or(default)

@@ -5,8 +5,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use report::{
     ApplicationReport, BuffersBody, CapacityReport, DatapathBody, DropReport, FarReport, Fill,
-    NrfReport, PdrReport, PeerReport, PolicyReport, PortReport, QerReport, ReloadReport,
-    SessionDetail, SessionPage, SmfReport, StateReport, Status, TableFill,
+    NrfReport, NupfReport, PdrReport, PeerReport, PolicyReport, PortReport, QerReport,
+    ReloadReport, SessionDetail, SessionPage, SmfReport, StateReport, Status, TableFill,
 };
 use serde_json::Value;
 
@@ -33,6 +33,7 @@ pub(crate) fn status(status: &Status) -> String {
     );
     out += &status.state.as_ref().map_or(String::new(), state);
     out += &status.nrf.as_ref().map_or(String::new(), nrf);
+    out += &status.nupf.as_ref().map_or(String::new(), nupf);
     out + &troubles(status) + &ports(&status.ports) + "\n" + &tables(&status.tables)
 }
 
@@ -107,6 +108,31 @@ fn nrf(nrf: &NrfReport) -> String {
         Some(server) => format!("registered with NRF {}\n\n", server.cell()),
         None => format!("! no NRF knows this UPF{why}\n\n"),
     }
+}
+
+/// Consumers of events, and what is not well with them.
+fn nupf(nupf: &NupfReport) -> String {
+    if let Some(trouble) = &nupf.trouble {
+        return format!(
+            "! consumers of events are not served: {}\n\n",
+            trouble.cell()
+        );
+    }
+    let mut out = format!(
+        "events at {}: {} subscriptions, {} notifications taken, {} not, {} subscriptions dropped\n",
+        nupf.api_root.cell(),
+        nupf.subscriptions.cell(),
+        nupf.delivered.cell(),
+        nupf.failed.cell(),
+        nupf.dropped.cell(),
+    );
+    if nupf.left_out > 0 {
+        out += &format!(
+            "! {} UEs are left out of them: nupf.max_ues\n",
+            nupf.left_out.cell()
+        );
+    }
+    out + "\n"
 }
 
 /// Memory in huge pages: nothing where they are not asked for, and of files where there are none.

@@ -3,7 +3,7 @@
 #![allow(unused_qualifications)]
 
 mod changing;
-mod clients;
+pub(crate) mod clients;
 mod history;
 mod hosts;
 mod metrics;
@@ -246,7 +246,11 @@ fn authorized(token: Option<&str>, headers: &HeaderMap) -> bool {
 async fn status(State(api): State<Api>) -> Result<Json<Status>, Failure> {
     let snapshot = api.control.snapshot().await?;
     let Running {
-        config, state, nrf, ..
+        config,
+        state,
+        nrf,
+        nupf,
+        ..
     } = api.running.now();
     let datapaths = DatapathKind::built().into_iter();
     Ok(Json(Status {
@@ -272,6 +276,7 @@ async fn status(State(api): State<Api>) -> Result<Json<Status>, Failure> {
         config: Some(state),
         state: snapshot.state,
         nrf,
+        nupf,
     }))
 }
 

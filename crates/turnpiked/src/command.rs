@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use compiled::Buffered;
 use nix::sys::eventfd::{EfdFlags, EventFd};
+use session::SessionCounts;
 use session::paths::Ends;
 use session::peer::PeerId;
 use slowpath::BufferedSession;
@@ -102,6 +103,20 @@ pub(crate) enum Question {
         after: Option<u64>,
         limit: usize,
         reply: oneshot::Sender<Piece<UsagePage, u64>>,
+    },
+    /// Counts of all sessions.
+    Counts {
+        after: Option<u64>,
+        reply: oneshot::Sender<Piece<Vec<SessionCounts>, u64>>,
+    },
+    CountsOf {
+        seid: u64,
+        reply: oneshot::Sender<Option<SessionCounts>>,
+    },
+    /// Of the sessions that packets to this address find.
+    CountsOfUe {
+        ue: IpAddr,
+        reply: oneshot::Sender<Vec<SessionCounts>>,
     },
     Trace {
         whom: Whom,
@@ -360,6 +375,21 @@ impl Asker {
                 return Ok(page);
             }
         }
+    }
+
+    pub(crate) async fn counts(
+        &self,
+        after: Option<u64>,
+    ) -> Result<Piece<Vec<SessionCounts>, u64>, NoAnswer> {
+        self.ask(|reply| Question::Counts { after, reply }).await
+    }
+
+    pub(crate) async fn counts_of(&self, seid: u64) -> Result<Option<SessionCounts>, NoAnswer> {
+        self.ask(|reply| Question::CountsOf { seid, reply }).await
+    }
+
+    pub(crate) async fn counts_of_ue(&self, ue: IpAddr) -> Result<Vec<SessionCounts>, NoAnswer> {
+        self.ask(|reply| Question::CountsOfUe { ue, reply }).await
     }
 
     pub(crate) async fn session(&self, seid: u64) -> Result<Option<SessionDetail>, NoAnswer> {

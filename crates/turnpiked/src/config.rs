@@ -9,6 +9,7 @@ mod dpdk;
 mod forwarding_policy;
 mod memory;
 mod nrf;
+mod nupf;
 mod predefined;
 pub(crate) mod qos;
 mod rest;
@@ -34,6 +35,7 @@ pub(crate) use memory::{
     problem_of_second as problem_of_second_tables,
 };
 pub(crate) use nrf::{Nrf, Slice, is_full};
+pub(crate) use nupf::Nupf;
 pub(crate) use predefined::PredefinedRule;
 pub(crate) use router::Router;
 pub(crate) use system::{System, read_token};
@@ -77,6 +79,8 @@ pub(crate) struct Config {
     pub(crate) state: State,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) nrf: Option<Nrf>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) nupf: Option<Nupf>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) telemetry: Option<Telemetry>,
 }

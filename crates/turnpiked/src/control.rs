@@ -677,6 +677,16 @@ impl Control {
             } => {
                 let _ = reply.send(show::usage(core, self.now(), (after, limit), quantum));
             }
+            Question::Counts { after, reply } => {
+                let _ = reply.send(show::counts(core, after, quantum));
+            }
+            Question::CountsOf { seid, reply } => {
+                let _ = reply.send(core.counts(seid));
+            }
+            Question::CountsOfUe { ue, reply } => {
+                let owners = core.tables().owners_of_ue(ue).into_iter();
+                let _ = reply.send(owners.filter_map(|seid| core.counts(seid)).collect());
+            }
             Question::Pfds { after, reply } => {
                 let _ = reply.send(show::pfds(core, after.as_deref(), quantum));
             }

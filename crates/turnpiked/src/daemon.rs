@@ -28,6 +28,7 @@ use crate::config::{
 use crate::control::{About, Control, EchoSockets, Gate, HostNetwork, Policies, Usage};
 use crate::kept::Beginning;
 use crate::nrf::{self, Farewell};
+use crate::nupf;
 use crate::reload::{Handed, Reloader, Successor, Text};
 use crate::running::{Running, Shared};
 use crate::telemetry::{self, Last};
@@ -117,6 +118,7 @@ pub(crate) fn run(config: Config, process: &mut Process) -> Result<Option<Succes
                 .unwrap_or_default()
         },
         nrf: None,
+        nupf: None,
         spans: None,
     });
     let topology = Arc::new(topology);
@@ -128,6 +130,7 @@ pub(crate) fn run(config: Config, process: &mut Process) -> Result<Option<Succes
     let of_process = (topology, process.since);
     let (leave, left) = oneshot::channel();
     let registered = nrf::keep_registered(running.clone(), asker.clone(), left);
+    let exposed = nupf::expose(running.clone(), asker.clone());
     let of_end = running.clone();
     let of_spans = running.clone();
     let api = Api::new(asker.clone(), running, Arc::clone(&reloader), of_process);
@@ -158,6 +161,7 @@ pub(crate) fn run(config: Config, process: &mut Process) -> Result<Option<Succes
                     "ready"
                 );
                 system::notify("READY=1");
+                tokio::spawn(exposed);
                 registered.await;
             }
         });

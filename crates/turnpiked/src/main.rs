@@ -19,6 +19,7 @@ mod lines;
 mod logging;
 mod n4;
 mod nrf;
+mod nupf;
 mod packet_info;
 mod plan;
 mod port_reports;

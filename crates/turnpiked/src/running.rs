@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use report::{ConfigState, NrfReport};
+use report::{ConfigState, NrfReport, NupfReport};
 use tokio::sync::watch;
 
 use crate::config::{Config, LogLevel};
@@ -18,6 +18,8 @@ pub(crate) struct Running {
     pub(crate) state: ConfigState,
     /// `None`: there is no `[nrf]`.
     pub(crate) nrf: Option<NrfReport>,
+    /// `None`: there is no `[nupf]`.
+    pub(crate) nupf: Option<NupfReport>,
     /// `None`: there is no `[telemetry]`.
     pub(crate) spans: Option<Spans>,
 }
@@ -57,6 +59,11 @@ impl Shared {
 
     pub(crate) fn change(&self, change: impl FnOnce(&mut Running)) {
         self.0.send_modify(change);
+    }
+
+    /// Change it, unless it says that nothing is new.
+    pub(crate) fn change_if(&self, change: impl FnOnce(&mut Running) -> bool) {
+        self.0.send_if_modified(change);
     }
 
     /// For tasks that go by the configuration in effect.

@@ -5,6 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::Server;
+
 /// Of an NF instance (NFStatus, 6.1.6.3.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "UPPERCASE")]
@@ -92,6 +94,73 @@ pub struct Profile {
     pub locality: Option<String>,
     /// Slices, and what else it serves.
     pub upf: UpfInfo,
+    /// APIs of its own.
+    pub services: Vec<Service>,
+}
+
+/// An API that it serves (6.1.6.2.3).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Service {
+    service_instance_id: &'static str,
+    service_name: &'static str,
+    versions: [Version; 1],
+    scheme: &'static str,
+    nf_service_status: State,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fqdn: Option<String>,
+    ip_end_points: [EndPoint; 1],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    api_prefix: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Version {
+    api_version_in_uri: &'static str,
+    api_full_version: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct EndPoint {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ipv4_address: Option<Ipv4Addr>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ipv6_address: Option<Ipv6Addr>,
+    transport: &'static str,
+    port: u16,
+}
+
+impl Service {
+    /// Nupf_EventExposure (TS 29.564) below this root.
+    pub fn event_exposure(root: &Server) -> Self {
+        let address: Option<IpAddr> = root.host().parse().ok();
+        let (v4, v6) = match address {
+            Some(IpAddr::V4(v4)) => (Some(v4), None),
+            Some(IpAddr::V6(v6)) => (None, Some(v6)),
+            None => (None, None),
+        };
+        let name = address.is_none().then(|| root.host().to_owned());
+        Self {
+            service_instance_id: "nupf-ee",
+            service_name: "nupf-ee",
+            versions: [Version {
+                api_version_in_uri: "v1",
+                api_full_version: "1.1.0",
+            }],
+            scheme: if root.is_tls() { "https" } else { "http" },
+            nf_service_status: State::Registered,
+            fqdn: name,
+            ip_end_points: [EndPoint {
+                ipv4_address: v4,
+                ipv6_address: v6,
+                transport: "TCP",
+                port: root.port(),
+            }],
+            api_prefix: Some(root.prefix().to_owned()).filter(|prefix| !prefix.is_empty()),
+        }
+    }
 }
 
 /// Ability of a UPF (6.1.6.2.13).
@@ -200,6 +269,8 @@ pub(super) struct Told<'p> {
     #[serde(skip_serializing_if = "Option::is_none")]
     locality: Option<&'p str>,
     upf_info: &'p UpfInfo,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    nf_services: &'p [Service],
 }
 
 #[derive(Debug, Serialize)]
@@ -235,6 +306,7 @@ impl Profile {
             load: vitals.told_load(),
             locality: self.locality.as_deref(),
             upf_info: &self.upf,
+            nf_services: &self.services,
         }
     }
 }

@@ -22,7 +22,7 @@ pub(crate) struct Budget {
 
 /// All clients that have a connection, or had one a moment ago. Clones are the same.
 #[derive(Clone, Debug)]
-pub(super) struct Clients {
+pub(crate) struct Clients {
     budget: Budget,
     accounts: Arc<Mutex<HashMap<Option<IpAddr>, Account>>>,
 }
@@ -60,7 +60,7 @@ impl Account {
 }
 
 impl Clients {
-    pub(super) fn new(budget: Budget) -> Self {
+    pub(crate) fn new(budget: Budget) -> Self {
         Self {
             budget,
             accounts: Arc::default(),
@@ -72,7 +72,7 @@ impl Clients {
     }
 
     /// A connection from this address; `None`: the client has as many as it may.
-    pub(super) fn admit(&self, from: IpAddr, now: Instant) -> Option<Client> {
+    pub(crate) fn admit(&self, from: IpAddr, now: Instant) -> Option<Client> {
         let from = from.to_canonical();
         if from.is_loopback() {
             return Some(Client { of: None });
@@ -100,18 +100,18 @@ impl Clients {
 
 /// One connection of a client.
 #[derive(Debug)]
-pub(super) struct Client {
+pub(crate) struct Client {
     /// `None`: of this host.
     of: Option<(Clients, Option<IpAddr>)>,
 }
 
 impl Client {
-    pub(super) fn is_local(&self) -> bool {
+    pub(crate) fn is_local(&self) -> bool {
         self.of.is_none()
     }
 
     /// A request comes; `Err`: it is too many, and there is room for one after this time.
-    pub(super) fn asks(&self, now: Instant) -> Result<(), Duration> {
+    pub(crate) fn asks(&self, now: Instant) -> Result<(), Duration> {
         let Some((clients, key)) = &self.of else {
             return Ok(());
         };

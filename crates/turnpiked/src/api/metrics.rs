@@ -10,8 +10,8 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::registry::Registry;
 use report::{
-    CapacityReport, ConfigState, NrfReport, PolicyUse, PortReport, ReloadReport, ShaperReport,
-    WorkerReport,
+    CapacityReport, ConfigState, NrfReport, NupfReport, PolicyUse, PortReport, ReloadReport,
+    ShaperReport, WorkerReport,
 };
 
 use super::refusals;
@@ -33,6 +33,7 @@ pub(crate) fn encode(
         snapshot: snapshot.clone(),
         config: running.state.clone(),
         nrf: running.nrf.clone(),
+        nupf: running.nupf.clone(),
         spans: running.spans,
         process,
     }));
@@ -46,6 +47,7 @@ struct Page {
     snapshot: Snapshot,
     config: ConfigState,
     nrf: Option<NrfReport>,
+    nupf: Option<NupfReport>,
     spans: Option<Spans>,
     process: Process,
 }
@@ -75,6 +77,7 @@ impl Collector for Page {
         self.log(&mut out)?;
         self.config(&mut out)?;
         self.nrf(&mut out)?;
+        self.nupf(&mut out)?;
         self.telemetry(&mut out)?;
         self.process(&mut out)
     }
@@ -100,6 +103,32 @@ impl Page {
         let requests = requests.map(|(outcome, count)| ([("outcome", outcome)], count));
         let help = "Requests to NRFs";
         out.counters("turnpike_nrf_requests", help, requests.into_iter())
+    }
+
+    /// Likewise.
+    fn nupf(&self, out: &mut Out<'_>) -> Result<(), Error> {
+        let Some(nupf) = &self.nupf else {
+            return Ok(());
+        };
+        let help = "1 while consumers of events are served";
+        let is_served = u64::from(nupf.trouble.is_none());
+        out.gauge("turnpike_nupf_served", help, is_served)?;
+        let help = "Subscriptions to events of UEs";
+        out.gauge("turnpike_nupf_subscriptions", help, nupf.subscriptions)?;
+        let ues = [("measured", nupf.ues), ("left_out", nupf.left_out)];
+        let ues = ues.map(|(state, count)| ([("state", state)], count));
+        let help = "UEs of these subscriptions";
+        out.gauges("turnpike_nupf_ues", help, ues.into_iter())?;
+        let notifications = [("delivered", nupf.delivered), ("failed", nupf.failed)];
+        let notifications = notifications.map(|(outcome, count)| ([("outcome", outcome)], count));
+        let help = "Notifications to consumers";
+        out.counters(
+            "turnpike_nupf_notifications",
+            help,
+            notifications.into_iter(),
+        )?;
+        let help = "Subscriptions that were dropped for their consumers";
+        out.counter("turnpike_nupf_dropped_subscriptions", help, nupf.dropped)
     }
 
     /// Likewise.

@@ -245,6 +245,13 @@ fn answer(asked: &Asked) {
                     });
                     let _ = reply.send(detail);
                 }
+                Question::Counts { reply, .. } => drop(reply.send(Piece {
+                    of: Vec::new(),
+                    looked: 0,
+                    after: None,
+                })),
+                Question::CountsOf { reply, .. } => drop(reply.send(None)),
+                Question::CountsOfUe { reply, .. } => drop(reply.send(Vec::new())),
                 // One session in each piece.
                 Question::Usage { after, reply, .. } => drop(reply.send(usage(after))),
                 Question::Trace { whom, reply } => drop(reply.send(followed(whom))),
@@ -286,6 +293,7 @@ fn api_of(asker: Asker, token: Option<&str>) -> Api {
         token,
         state: ConfigState::default(),
         nrf: None,
+        nupf: None,
         spans: None,
     });
     let text = Text {

@@ -298,8 +298,9 @@ fn judge(found: &Found<'_>, before: &Config, after: &Config) -> Takes {
             new.and_then(Value::as_str) == Some(ForwardingPolicy::LENIENT),
             "FARs of sessions may name this policy towards access",
         ),
-        // Sessions know nothing of NRFs, nor of collectors.
+        // Sessions know nothing of NRFs, consumers of events and collectors.
         key if key == "nrf" || key.starts_with("nrf.") => Takes::Nothing,
+        key if key == "nupf" || key.starts_with("nupf.") => Takes::Nothing,
         key if key == "telemetry" || key.starts_with("telemetry.") => Takes::Nothing,
         key if has(AT_ONCE, key) => Takes::Nothing,
         key if has(BY_TAKE_OVER, key) => Takes::TakeOver,
@@ -841,6 +842,23 @@ mod tests {
         let found: Vec<_> = found.map(|of| (of.key, of.takes)).collect();
         let keys = ["nrf.priority", "nrf.slice[1]", "nrf.slice[1-010203]"];
         assert_eq!(found, keys.map(|key| (key.to_owned(), Takes::Nothing)));
+    }
+
+    #[test]
+    fn consumers_of_events_change_while_it_runs() {
+        let nupf = |more: &str| {
+            let text = format!("listen = \"10.0.0.1:80\"\nallow = [\"::/0\"]\n{more}");
+            toml::from_str(&text).unwrap()
+        };
+        let came = takes(|config| config.nupf = Some(nupf("")));
+        assert_eq!(came, [("nupf".to_owned(), Takes::Nothing)]);
+        let with = |more| Config {
+            nupf: Some(nupf(more)),
+            ..example()
+        };
+        let found = changes(&with(""), &with("max_ues = 7")).into_iter();
+        let found: Vec<_> = found.map(|of| (of.key, of.takes)).collect();
+        assert_eq!(found, [("nupf.max_ues".to_owned(), Takes::Nothing)]);
     }
 
     #[test]

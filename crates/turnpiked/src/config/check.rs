@@ -33,6 +33,7 @@ pub(crate) fn check(config: &Config, system: &System) -> Vec<Problem> {
     api(config, system, &mut problems);
     super::rest::check(config, &mut problems);
     super::nrf::check(config, &mut problems);
+    super::nupf::check(config, &mut problems);
     super::telemetry::check(config, &mut problems);
     usage_log(config, &mut problems);
     state(config, &mut problems);

@@ -1325,6 +1325,99 @@ fn what_no_nrf_can_be_told_is_refused() {
     assert_eq!(problems(&unnamed), [refused]);
 }
 
+/// Lines of a section of the example that is a comment, without the sign of one.
+fn uncommented(section: &str) -> String {
+    let (_, commented) = EXAMPLE.split_once(&format!("\n# [{section}]\n")).unwrap();
+    let (commented, _) = commented.split_once("\n\n").unwrap();
+    let lines = commented.lines().filter_map(|line| {
+        let line = line.strip_prefix("# ")?;
+        let is_key = |key: &str| key.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
+        line.split_once(" = ")
+            .is_some_and(|(key, _)| is_key(key))
+            .then_some(line)
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// `SMALL`, with consumers of events.
+fn with_nupf(lines: &str) -> String {
+    format!("{SMALL}[nupf]\n{lines}\n")
+}
+
+#[test]
+fn the_example_of_consumers_is_right_when_it_is_no_comment() {
+    let all = uncommented("nupf");
+    let of_file = |line: &&str| line.contains("_file = ");
+    let lines: Vec<&str> = all.lines().filter(|line| !of_file(line)).collect();
+    let text = with_nupf(&lines.join("\n"));
+    let shown = parse(&text).unwrap().nupf.unwrap();
+    let refused =
+        "nupf.api_root = \"https://upf1.example.org:7780\": https wants nupf.certificate_file";
+    assert_eq!(problems(&text), [refused]);
+    // Each key stands there, and those that have a default with it.
+    let least = with_nupf("listen = \"10.100.0.1:7780\"\nallow = [\"10.0.0.0/8\"]");
+    let least = parse(&least).unwrap().nupf.unwrap();
+    assert_eq!(
+        Nupf {
+            api_root: None,
+            ..shown
+        },
+        least
+    );
+    for key in toml::Table::try_from(&least).unwrap().keys() {
+        assert!(all.contains(&format!("{key} = ")), "{key}");
+    }
+}
+
+#[test]
+fn consumers_that_cannot_be_served_are_refused() {
+    let at = "listen = \"10.100.0.1:7780\"\n";
+    let least = format!("{at}allow = [\"10.0.0.0/8\"]\n");
+    assert_eq!(problems(&with_nupf(&least)), [""; 0]);
+    for (lines, reason) in [
+        (
+            "listen = \"0.0.0.0:7780\"\nallow = [\"::/0\"]".to_owned(),
+            "nupf.listen = \"0.0.0.0:7780\": is one address, or wants nupf.api_root: consumers are told where their subscriptions are",
+        ),
+        (
+            format!("{at}allow = []"),
+            "nupf.allow = []: must name the networks of consumers; without them leave [nupf] out",
+        ),
+        (at.to_owned(), "nupf.allow: is required"),
+        (
+            format!("{least}certificate_file = \"/nowhere\""),
+            "nupf.certificate_file = \"/nowhere\": wants nupf.key_file",
+        ),
+        (
+            format!("{least}key_file = \"/nowhere\""),
+            "nupf.key_file = \"/nowhere\": wants nupf.certificate_file",
+        ),
+        (
+            format!("{least}max_subscriptions = 0"),
+            "nupf.max_subscriptions = 0: must be 1 to 10000",
+        ),
+        (
+            format!("{least}max_ues = 10000001"),
+            "nupf.max_ues = 10000001: must be 1 to 10000000",
+        ),
+        (
+            format!("{least}min_period_s = 0"),
+            "nupf.min_period_s = 0: must be 1 to 86400",
+        ),
+        (
+            format!("{least}unanswered_s = 86401"),
+            "nupf.unanswered_s = 86401: must be 1 to 86400",
+        ),
+    ] {
+        assert_eq!(problems(&with_nupf(&lines)), [reason]);
+    }
+    let refused = problems(&with_nupf(&format!("{least}ca_file = \"/nowhere/ca.pem\"")));
+    assert!(
+        refused[0].starts_with("nupf.ca_file = \"/nowhere/ca.pem\": "),
+        "{refused:?}"
+    );
+}
+
 /// `SMALL`, with a collector.
 fn with_telemetry(lines: &str) -> String {
     format!("{SMALL}[telemetry]\n{lines}\n")

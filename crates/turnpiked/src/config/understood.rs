@@ -34,6 +34,7 @@ pub(crate) fn understood(config: &Config, table_octets: u64) -> Vec<String> {
     lines.push(room(config, table_octets));
     lines.push(reports(config));
     lines.extend(super::nrf::understood(config));
+    lines.extend(super::nupf::understood(config));
     lines.extend(super::telemetry::understood(config));
     lines.push(state(config));
     lines

@@ -16,7 +16,9 @@ use session::paths::Ends;
 use session::peer::{PeerId, PeerState};
 use session::pfds::Property;
 use session::stats::{Stats, Way};
-use session::{Core, FarView, PdrView, PredefinedView, QerView, SessionView, Time, UrrView};
+use session::{
+    Core, FarView, PdrView, PredefinedView, QerView, SessionCounts, SessionView, Time, UrrView,
+};
 use tables::{Counting, PortTotals, ProgramInfo, Tables, WorkerTotals};
 
 use crate::command::{Piece, Sought};
@@ -26,6 +28,9 @@ use crate::control::{HostNetwork, Usage};
 use crate::port_reports::{drops, port};
 use crate::snapshot::{MessageCount, N4Report, Snapshot};
 use crate::text::{address_text, label, seid_text};
+
+/// Sessions of one piece of an answer, whatever its time.
+const PIECE: usize = 1024;
 
 /// Facts that do not change while the process runs.
 pub(crate) struct About {
@@ -538,6 +543,20 @@ pub(crate) fn usage(
         sessions,
         next: None,
     };
+    Piece { of, looked, after }
+}
+
+/// Of all sessions, as they are.
+pub(crate) fn counts(
+    core: &Core<Tables>,
+    after: Option<u64>,
+    quantum: Quantum,
+) -> Piece<Vec<SessionCounts>, u64> {
+    let mut of = Vec::new();
+    let (looked, after) = quantum.look(core.seids(after), PIECE, |seid| {
+        of.extend(core.counts(seid));
+        seid
+    });
     Piece { of, looked, after }
 }
 

@@ -3,8 +3,9 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::IpNet;
+use sbi::Server;
 use sbi::nrf::{
-    AddressRange, DnnInfo, InterfaceInfo, PrefixRange, Profile, Slice, SliceInfo, UpfInfo,
+    AddressRange, DnnInfo, InterfaceInfo, PrefixRange, Profile, Service, Slice, SliceInfo, UpfInfo,
 };
 
 use crate::config::{Config, Interface, NetworkInstance, NodeId, Nrf, is_fqdn, is_full};
@@ -33,6 +34,10 @@ pub(super) fn of(config: &Config, nrf: &Nrf) -> Profile {
         capacity: nrf.capacity,
         locality: nrf.locality.clone(),
         upf: upf(config, nrf),
+        services: (config.nupf.iter())
+            .filter_map(|nupf| Server::try_from(nupf.root()).ok())
+            .map(|root| Service::event_exposure(&root))
+            .collect(),
     }
 }
 

@@ -62,6 +62,11 @@ n4:
   address: {{ regexReplaceAll ":[0-9]+$" $n4 "" | trimPrefix "[" | trimSuffix "]" | quote }}
   port: {{ regexFind "[0-9]+$" $n4 | int }}
   allow: {{ dig "n4" "allow" (list) $config | toJson }}
+{{- if hasKey $config "nupf" }}
+nupf:
+  port: {{ regexFind "[0-9]+$" (dig "nupf" "listen" "" $config) | int }}
+  allow: {{ dig "nupf" "allow" (list) $config | toJson }}
+{{- end }}
 # As long as the service's unit allows, and what SMFs were promised.
 graceSeconds: {{ add 10 (dig "n4" "graceful_release_s" 0 $config | int) }}
 state:

@@ -1,0 +1,134 @@
+//! Subscriptions outlive the process (`state.dir`), as sessions do: consumers would wait for reports, and hear of nothing.
+
+use std::fs;
+use std::io::{self, Write};
+use std::net::IpAddr;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use sbi::ee::{Asked, Watch, Whom};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::{Exposure, Seen, State, Subscription, now};
+use crate::config::Config;
+use crate::recovery;
+
+/// Octets of a file that is read: of as many subscriptions as there may be.
+const FILE_MAX: u64 = 256 << 20;
+
+/// One, without what it has seen: a period begins when it is read.
+#[derive(Debug, Deserialize, Serialize)]
+struct Kept {
+    id: Uuid,
+    from: IpAddr,
+    subscription: Value,
+    /// Sessions of the UE that it names, which another user's must not be taken for.
+    sessions: Vec<u64>,
+    /// Reports that it has had, where there is a last one.
+    reports: u32,
+}
+
+/// Where they are kept; `None`: they are not.
+pub(super) fn path(config: &Config) -> Option<PathBuf> {
+    let dir = config.state.dir.as_ref()?;
+    let node = recovery::harmless(&config.node.id.to_string());
+    Some(dir.join(format!("subscriptions-{node}")))
+}
+
+/// All of them, to be written.
+pub(super) fn octets(state: &State) -> Vec<u8> {
+    let all = state.subscriptions.iter().map(|(id, of)| Kept {
+        id: *id,
+        from: of.from,
+        subscription: of.document.clone(),
+        sessions: of.watch.named(),
+        reports: match of.watch.asked().mode.reports {
+            Some(_) => of.watch.reports(),
+            None => 0,
+        },
+    });
+    // What was read from JSON can be written so.
+    serde_json::to_vec(&all.collect::<Vec<_>>()).unwrap_or_default()
+}
+
+/// In place of what was there: whole, or not at all.
+pub(super) fn write(path: &Path, octets: &[u8]) -> io::Result<()> {
+    let name = path.file_name().unwrap_or_default().display();
+    let unfinished = path.with_file_name(format!(".{name}.{}", std::process::id()));
+    let _ = fs::remove_file(&unfinished);
+    let mut options = fs::File::options();
+    let mut file = options
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&unfinished)?;
+    let written = file.write_all(octets);
+    let renamed = written.and_then(|()| fs::rename(&unfinished, path));
+    renamed.inspect_err(|_| {
+        let _ = fs::remove_file(&unfinished);
+    })
+}
+
+fn read(path: &Path) -> io::Result<Vec<Kept>> {
+    let length = fs::metadata(path)?.len();
+    if length > FILE_MAX {
+        return Err(io::Error::other(format!("{length} octets")));
+    }
+    serde_json::from_slice(&fs::read(path)?).map_err(io::Error::from)
+}
+
+/// Go on with those that an earlier process has left.
+pub(super) async fn resume(exposure: &Exposure, path: &Path) {
+    let all = match read(path) {
+        Ok(all) => all,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return,
+        Err(error) => {
+            tracing::warn!(file = %path.display(), %error, "nupf: subscriptions cannot be read; consumers have to subscribe again");
+            return;
+        }
+    };
+    let (count, mut resumed) = (all.len(), 0);
+    for kept in all {
+        resumed += usize::from(resume_one(exposure, kept).await);
+    }
+    if count > 0 {
+        tracing::info!(
+            resumed,
+            ended = count - resumed,
+            "nupf: subscriptions of before"
+        );
+    }
+}
+
+/// Whether it goes on.
+async fn resume_one(exposure: &Exposure, kept: Kept) -> bool {
+    let bounds = exposure.state().settings.bounds();
+    let Ok(asked) = Asked::read(&kept.subscription, bounds, now().wall) else {
+        return false;
+    };
+    let mut sessions = Vec::new();
+    if asked.whom != Whom::Any {
+        for seid in kept.sessions {
+            let counts = exposure.control.counts_of(seid).await;
+            sessions.extend(counts.ok().flatten().map(Seen::new));
+        }
+        if sessions.is_empty() {
+            return false;
+        }
+    }
+    let mut state = exposure.state();
+    let mut watch = Watch::new(asked, now());
+    watch.resume(kept.reports);
+    if super::requests::begin(&mut watch, &state, &sessions).is_err() {
+        return false;
+    }
+    let subscription = Subscription {
+        watch,
+        document: kept.subscription,
+        from: kept.from,
+    };
+    state.subscriptions.insert(kept.id, subscription);
+    true
+}

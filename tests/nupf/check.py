@@ -89,7 +89,8 @@ def instant(text):
 
 
 def shown(node):
-    """What `turnpike status` has of it."""
+    """What `turnpike status` has of it, once it is there."""
+    until(lambda: "nupf" in node.get("status"), "[nupf]")
     return node.get("status")["nupf"]
 
 
@@ -221,7 +222,7 @@ def changes(bench):
     # A document that doubles with each operation.
     doubling = [{"op": "copy", "from": "", "path": f"/x{i}"} for i in range(60)]
     assert ask("PATCH", location, doubling, PATCH, FIRST).cause() == "MODIFICATION_NOT_ALLOWED"
-    assert ask("PATCH", location, b"[" * 60_000, PATCH, FIRST).cause() == "INVALID_MSG_FORMAT"
+    assert ask("PATCH", location, b"[" * 16_000, PATCH, FIRST).cause() == "INVALID_MSG_FORMAT"
     since = len(consumer.items("two"))
     consumer.wait(lambda: len(consumer.items("two")) > since, "what was before the refusals")
     # Another consumer that knows its name may end it: names cannot be guessed.
@@ -229,6 +230,13 @@ def changes(bench):
     for method, body in [("DELETE", None), ("PATCH", [{"op": "remove", "path": "/dnn"}])]:
         assert ask(method, location, body, PATCH, FIRST).cause() == "SUBSCRIPTION_NOT_FOUND"
     assert shown(node)["subscriptions"] == 0
+    # A report that is under way ends with its subscription.
+    consumer.behave("silent")
+    slow, _ = subscribe(consumer.subscription("slow", UE))
+    consumer.wait(lambda: consumer.requests and consumer.requests[-1].status == 0, "a report that is not answered")
+    assert ask("DELETE", slow, source=FIRST).status == 204
+    consumer.wait(consumer.requests[-1].over.is_set, "its end", 3)
+    consumer.be_well()
     quiet = consumer.mark()
     time.sleep(2.5)
     assert consumer.mark() == quiet, "told of what has ended"
@@ -271,11 +279,13 @@ def refusals(bench):
     for status, cause, answer in [
         (400, "INVALID_MSG_FORMAT", ask("POST", url, b"{", source=FIRST)),
         (400, "INVALID_MSG_FORMAT", ask("POST", url, b"\xff\xfe", source=FIRST)),
-        (400, "INVALID_MSG_FORMAT", ask("POST", url, b"[" * 60_000, source=FIRST)),
+        (400, "INVALID_MSG_FORMAT", ask("POST", url, b"[" * 16_000, source=FIRST)),
+        (400, "INVALID_MSG_FORMAT", ask("POST", url, {"subscription": {**good, "x": json.loads("[" * 100 + "]" * 100)}}, source=FIRST)),
         (400, missing, ask("POST", url, {}, source=FIRST)),
         (400, missing, ask("POST", url, [1], source=FIRST)),
         (400, mandatory, ask("POST", url, {"subscription": 7}, source=FIRST)),
-        (413, None, ask("POST", url, b" " * 70_000, source=FIRST)),
+        (413, None, ask("POST", url, b" " * 20_000, source=FIRST)),
+        (413, None, ask("POST", url, b" " * 1_000_000, source=FIRST)),
         (415, None, ask("POST", url, body, "text/plain", FIRST)),
         (415, None, ask("PATCH", NOBODY, [], "application/json", FIRST)),
         (404, "SUBSCRIPTION_NOT_FOUND", ask("DELETE", NOBODY, source=FIRST)),
@@ -315,16 +325,13 @@ def bounds(bench):
     subscribe(consumer.subscription("any"), SECOND)
     full = refused(consumer.subscription("more", UE), THIRD)
     assert full.cause() == "INSUFFICIENT_RESOURCES" and "max_subscriptions" in full.json()["detail"], full
-    # 100 UEs, and room for 56 beside those that are named.
+    # 100 UEs, and room for 60; those that are named have theirs.
     consumer.wait(lambda: consumer.notifications("any"), "those that there is room for")
-    until(lambda: shown(node)["left_out"] == 44, "44 that there is no room for")
-    assert shown(node)["ues"] == 60, shown(node)
-    assert all(body["achievedSampRatio"] == 56 for body in consumer.notifications("any")), consumer.notifications("any")
+    until(lambda: shown(node)["left_out"] == 40, "40 that there is no room for")
+    assert shown(node)["ues"] == 64, shown(node)
+    assert all(body["achievedSampRatio"] == 60 for body in consumer.notifications("any")), consumer.notifications("any")
     assert ask("DELETE", location, source=SECOND).status == 204
-    # One of those that were left out has the place.
-    until(lambda: (shown(node)["ues"], shown(node)["left_out"]) == (60, 43), "the next one")
-    full = refused(consumer.subscription("more", OTHER), THIRD)
-    assert full.cause() == "INSUFFICIENT_RESOURCES" and "max_ues" in full.json()["detail"], full
+    subscribe(consumer.subscription("more", OTHER), THIRD)
     try:
         ask("DELETE", NOBODY, source=STRANGER)
         raise AssertionError("a stranger was served")
@@ -448,8 +455,18 @@ def over_tls(bench):
         subscribe(stranger.subscription("two", UE), SECOND, root, more=shows("consumer"))
         until(lambda: "certificate" in str(shown(node).get("last_error")).lower() or "UnknownIssuer" in str(shown(node).get("last_error")), "a certificate that is not believed")
         assert not stranger.requests
+        # One that cannot be read is said, and that of before goes on.
+        with open(f"{folder}/upf.pem", "r+", encoding="ascii") as file:
+            whole = file.read()
+            file.truncate(0)
+        time.sleep(1.1)
+        assert ask("DELETE", location + "0", source=FIRST, more=shows("consumer")).status == 404
+        assert any("certificates cannot be read" in line for line in node.lines())
+        with open(f"{folder}/upf.pem", "w", encoding="ascii") as file:
+            file.write(whole)
         # Renewed without a start.
         lab.make_certificate(folder, "upf", "other", [f"IP:{upf.N4}"])
+        time.sleep(1.1)
         answer = ask("DELETE", location, source=FIRST, more=shows("consumer", "other"))
         assert answer.status == 204, answer
     return ""
@@ -501,17 +518,18 @@ def kept(bench):
     subscribe(consumer.subscription("five", UE, eventReportingMode={"trigger": "PERIODIC", "repPeriod": 1, "maxReports": 5}))
     consumer.wait(lambda: len(consumer.items("five")) >= 2 and consumer.items("any"), "reports")
     file = f"{node.folder}/state/subscriptions-{upf.N4}"
-    until(lambda: os.path.exists(file) and len(json.load(open(file, encoding="utf-8"))) == 3, "the file")
+    written = lambda: {json.loads(one["subscription"])["notifyCorrelationId"]: one for one in json.load(open(file, encoding="utf-8"))}
+    until(lambda: os.path.exists(file) and len(written()) == 3 and written()["five"]["reports"] >= 2, "the file")
     assert os.stat(file).st_mode & 0o777 == 0o600
     for end in [node.kill, node.stop]:
         end()
         since = {name: len(consumer.items(name)) for name in ["one", "any"]}
         node.start()
-        assert shown(node)["subscriptions"] >= 2
+        until(lambda: shown(node)["subscriptions"] >= 2, "those of before")
         consumer.wait(lambda since=since: all(len(consumer.items(name)) > count + 1 for name, count in since.items()), "reports, again")
-    consumer.wait(lambda: len(consumer.items("five")) >= 5, "all of them")
-    until(lambda: shown(node)["subscriptions"] == 2, "the end of what was to have five")
-    assert len(consumer.items("five")) <= 6, "counted anew"
+        # Of a kill, the file may not have the last one, and not know that the one under way was taken.
+        until(lambda: shown(node)["subscriptions"] == 2, "the end of what was to have five")
+        assert 5 <= len(consumer.items("five")) <= 7, "counted anew"
     # The file cannot be written, which is said once; then it is damaged.
     os.remove(file)
     os.mkdir(file)
@@ -525,7 +543,8 @@ def kept(bench):
     with open(file, "w", encoding="ascii") as damaged:
         damaged.write('[{"id": 7}')
     node.start()
-    assert any("cannot be read" in line for line in node.lines()) and shown(node)["subscriptions"] == 0
+    until(lambda: any("cannot be read" in line for line in node.lines()), "a word of it")
+    assert shown(node)["subscriptions"] == 0
     location, _ = subscribe(consumer.subscription("last", OTHER))
     until(lambda: "last" in open(file, encoding="utf-8").read(), "the file")
     # Sessions are gone with what they were kept in.
@@ -534,6 +553,7 @@ def kept(bench):
         if not name.startswith("subscriptions"):
             os.remove(f"{node.folder}/state/{name}")
     node.start()
+    until(lambda: any("subscriptions of before" in line and "ended=1" in line for line in node.lines()), "its end")
     assert shown(node)["subscriptions"] == 0 and ask("DELETE", location, source=FIRST).status == 404
     return ""
 

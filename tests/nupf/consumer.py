@@ -122,6 +122,8 @@ class Consumer(Nrf):
             say("not where it wants to be told")
         if not headers.get("user-agent", "").startswith("UPF"):
             say(f"user-agent {headers.get('user-agent')!r} does not begin with the type of NF (TS 29.500, 5.2.2.2)")
+        if headers.get("3gpp-sbi-callback") != "Nupf_EventExposure_Notify":
+            say(f"3gpp-sbi-callback {headers.get('3gpp-sbi-callback')!r} (TS 29.500, 5.2.3.2.3)")
         if headers.get("content-type", "").partition(";")[0] != "application/json":
             say(f"content-type {headers.get('content-type')!r}")
         if headers.get("content-length") not in (None, str(len(request.body))):

@@ -15,4 +15,4 @@ pub use asked::{Asked, Bounds, Event, Mode, Names, Slice, Whom};
 pub use measure::Amount;
 pub use patch::{OPERATIONS_MAX, PatchError, changed};
 pub use problem::Problem;
-pub use watch::{Counts, Now, Over, Report, Told, Watch};
+pub use watch::{Counts, Look, Now, Over, Report, Told, Watch};

@@ -80,6 +80,8 @@ pub(crate) struct Ask {
     pub(crate) content_type: &'static str,
     pub(crate) body: Bytes,
     pub(crate) bearer: Option<String>,
+    /// Name of a notification.
+    pub(crate) callback: Option<&'static str>,
 }
 
 /// An answer to a request.
@@ -122,9 +124,9 @@ async fn follow(server: &Server, tls: Option<&Tls>, ask: &Ask) -> Result<Answer,
 }
 
 /// Have a consumer take some bodies of JSON, one after the other over one connection: each within this time, at addresses of
-/// `within` alone. How many it has taken, and the status that the next one got, or that of the last.
+/// `within` alone, and under the name of such notifications. How many it has taken, and the status that the next one got, or that of the last.
 pub async fn tell(
-    callback: &Callback,
+    (callback, name): (&Callback, &'static str),
     tls: Option<&Tls>,
     within: &[IpNet],
     bodies: impl Iterator<Item = Bytes>,
@@ -132,6 +134,7 @@ pub async fn tell(
 ) -> (usize, Result<StatusCode, Failure>) {
     let mut telling = Telling {
         callback: callback.clone(),
+        name,
         connection: None,
         redirections: 0,
     };
@@ -149,6 +152,7 @@ pub async fn tell(
 /// Where a consumer is told, and the way there.
 struct Telling {
     callback: Callback,
+    name: &'static str,
     connection: Option<Connection>,
     redirections: usize,
 }
@@ -166,6 +170,7 @@ impl Telling {
             content_type: "application/json",
             body,
             bearer: None,
+            callback: Some(self.name),
         };
         loop {
             let answer = self.exchange(tls, within, &ask).await?;
@@ -264,6 +269,9 @@ fn request(uri: &Uri, ask: &Ask) -> hyper::http::Result<Request<Full<Bytes>>> {
         request = request
             .header(header::CONTENT_TYPE, ask.content_type)
             .header(header::CONTENT_LENGTH, ask.body.len());
+    }
+    if let Some(name) = ask.callback {
+        request = request.header("3gpp-sbi-callback", name);
     }
     if let Some(token) = &ask.bearer {
         let mut value = HeaderValue::try_from(format!("Bearer {token}"))?;

@@ -167,6 +167,7 @@ impl Client {
             content_type,
             body: Bytes::from(body),
             bearer: None,
+            callback: None,
         };
         if !self.wants_token {
             return self.ask(server, &ask).await;
@@ -227,6 +228,7 @@ impl Client {
             content_type: FORM,
             body: Bytes::from(body),
             bearer: None,
+            callback: None,
         };
         let answer = self.ask(server, &ask).await;
         let answer = answer.map_err(|refusal| Refusal::Token(Box::new(refusal)))?;

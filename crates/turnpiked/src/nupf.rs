@@ -14,12 +14,13 @@ use std::time::Duration;
 use compiled::Direction;
 use hyper::StatusCode;
 use report::NupfReport;
-use sbi::ee::{Amount, Asked, Counts, Now, Over, Report, Told, Watch, Whom};
+use sbi::ee::{Amount, Asked, Counts, Look, Now, Over, Report, Told, Watch, Whom};
 use sbi::http::{Failure, tell};
+use sbi::{ServerTls, Tls};
 use session::SessionCounts;
 use time::OffsetDateTime;
 use tokio::sync::Notify;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::{AbortHandle, JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
 
@@ -33,6 +34,12 @@ use crate::system;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Between two writings of the file of subscriptions.
 const KEEP: Duration = Duration::from_secs(1);
+/// Name of notifications (TS 29.500, 5.2.3.2.3), by which proxies tell them from requests.
+const CALLBACK: &str = "Nupf_EventExposure_Notify";
+/// Looks at all sessions take their time from others who ask: this part of all, at most.
+const SHARE: u32 = 20;
+/// Certificates are read so often, while they are in use.
+const RENEWED: Duration = Duration::from_secs(1);
 /// Pause where the control thread has no time for looks.
 const BUSY: Duration = Duration::from_secs(1);
 
@@ -62,7 +69,7 @@ struct Held {
     /// Takes connections.
     server: JoinHandle<()>,
     /// Reports under way, by subscription.
-    reports: JoinSet<(Uuid, Told)>,
+    reports: JoinSet<(Uuid, Arc<Report>, Told)>,
     keeper: Keeper,
 }
 
@@ -71,8 +78,9 @@ struct Held {
 struct Keeper {
     /// `None`: nowhere.
     path: Option<PathBuf>,
-    /// What is there; `None`: not known.
-    written: Option<Vec<u8>>,
+    /// Revision of what is there; `None`: not known.
+    written: Option<u64>,
+    /// When it was last tried, while there may be more to write.
     at: Option<Instant>,
     has_failed: bool,
 }
@@ -83,12 +91,6 @@ impl Keeper {
         self.at.map(|at| at + KEEP)
     }
 
-    fn forget(&self) {
-        if let Some(path) = &self.path {
-            let _ = std::fs::remove_file(path);
-        }
-    }
-
     /// Write what is news, unless that was done a moment ago.
     fn keep(&mut self, exposure: &Exposure) {
         let now = Instant::now();
@@ -96,14 +98,15 @@ impl Keeper {
         if self.next().is_some_and(|next| now < next) {
             return;
         }
-        let octets = kept::octets(&exposure.state());
-        if self.written.as_ref() == Some(&octets) {
+        let revision = exposure.state().revision;
+        if self.written == Some(revision) {
             self.at = None;
             return;
         }
         self.at = Some(now);
+        let octets = kept::octets(&exposure.state());
         match kept::write(path, &octets) {
-            Ok(()) => (self.written, self.has_failed) = (Some(octets), false),
+            Ok(()) => (self.written, self.has_failed) = (Some(revision), false),
             Err(error) => {
                 if !std::mem::replace(&mut self.has_failed, true) {
                     tracing::warn!(file = %path.display(), %error, "nupf: subscriptions are not kept, and end with this process; it is tried again");
@@ -135,6 +138,11 @@ struct State {
     /// Slices of the configuration, by which UEs are told apart.
     slices: Vec<Slice>,
     subscriptions: HashMap<Uuid, Subscription>,
+    /// Another one with each change to them that is kept.
+    revision: u64,
+    /// No look at all sessions begins before.
+    next_walk: Instant,
+    certificates: Certificates,
     shown: NupfReport,
     lines: LineLimit,
 }
@@ -142,11 +150,41 @@ struct State {
 #[derive(Debug)]
 struct Subscription {
     watch: Watch,
-    /// As its consumer wrote it.
-    document: serde_json::Value,
+    /// As its consumer wrote it, JSON.
+    document: Box<str>,
     /// Consumers are told apart by their addresses.
     from: IpAddr,
+    /// A report that is under way.
+    telling: Option<AbortHandle>,
 }
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.stop_telling();
+    }
+}
+
+impl Subscription {
+    /// Whoever is being told hears no more of it.
+    fn stop_telling(&mut self) {
+        if let Some(telling) = self.telling.take() {
+            telling.abort();
+        }
+    }
+}
+
+/// Certificates as they were when they could last be read.
+#[derive(Debug, Default)]
+struct Certificates {
+    at: Option<Instant>,
+    /// Shown to consumers; `None`: they speak in clear.
+    server: Option<ServerTls>,
+    /// Shown where notifications go; `None`: nobody there is believed.
+    client: Option<Tls>,
+}
+
+/// A look of a subscription.
+type Begun = (Uuid, Look);
 
 fn now() -> Now {
     Now {
@@ -186,23 +224,51 @@ impl Seen {
 }
 
 impl State {
-    fn ues(&self) -> usize {
-        let all = self.subscriptions.values();
-        all.map(|of| of.watch.ue_count()).sum()
+    /// UEs of all subscriptions; of those for any UE alone.
+    fn ues(&self) -> (usize, usize) {
+        let counts = self.subscriptions.values().map(|of| {
+            let count = of.watch.ue_count();
+            let is_any = of.watch.asked().whom == Whom::Any;
+            (count, if is_any { count } else { 0 })
+        });
+        counts.fold((0, 0), |sum, more| (sum.0 + more.0, sum.1 + more.1))
+    }
+
+    /// Read certificates, unless that was done a moment ago: they are renewed.
+    fn certificates(&mut self) -> &Certificates {
+        let now = Instant::now();
+        let is_due = |at: Instant| now.duration_since(at) >= RENEWED;
+        if self.certificates.at.is_none_or(is_due) {
+            self.certificates.at = Some(now);
+            let read = self.settings.server_tls();
+            let read = read.and_then(|server| Ok((server, self.settings.client_tls()?)));
+            match read {
+                Ok((server, client)) => {
+                    (self.certificates.server, self.certificates.client) = (server, client);
+                }
+                Err(error) => {
+                    if self.lines.may(now) {
+                        tracing::warn!(%error, "nupf: certificates cannot be read; those of before are in use");
+                    }
+                }
+            }
+        }
+        &self.certificates
     }
 
     /// Show some sessions to some subscriptions.
-    fn see(&mut self, ids: &[Uuid], sessions: &[Seen], at: Now) {
-        let mut room = (self.settings.max_ues as usize).saturating_sub(self.ues());
-        for id in ids {
+    fn see(&mut self, looks: &[Begun], sessions: &[Seen], at: Now) {
+        let mut room = (self.settings.max_ues as usize).saturating_sub(self.ues().1);
+        for (id, look) in looks {
             let Some(subscription) = self.subscriptions.get_mut(id) else {
                 continue;
             };
             let watch = &mut subscription.watch;
+            let names_one = watch.asked().whom != Whom::Any;
             for counts in sessions.iter().map(Seen::counts) {
                 if is_of_slice(&self.slices, watch.asked(), counts.dnn) {
                     let before = watch.ue_count();
-                    watch.see(at, &counts, room > 0);
+                    watch.see(*look, at, &counts, names_one || room > 0);
                     room = room.saturating_sub(watch.ue_count().saturating_sub(before));
                 }
             }
@@ -214,6 +280,7 @@ impl State {
         let Some(ended) = self.subscriptions.remove(&id) else {
             return;
         };
+        self.revision += 1;
         let consumer = ended.watch.asked().consumer;
         let is_dropped = matches!(over, Over::Silent | Over::Unknown);
         self.shown.dropped += u64::from(is_dropped);
@@ -262,7 +329,7 @@ impl Exposure {
             let all = state.subscriptions.values();
             let left_out = all.map(|of| of.watch.left_out()).sum();
             state.shown.subscriptions = state.subscriptions.len() as u64;
-            state.shown.ues = state.ues() as u64;
+            state.shown.ues = state.ues().0 as u64;
             state.shown.left_out = left_out;
             Some(state.shown.clone())
         };
@@ -275,28 +342,35 @@ impl Exposure {
         });
     }
 
-    /// Have all sessions seen for which it is time.
-    async fn look(&self) -> Result<(), NoAnswer> {
-        let began = now();
+    /// Looks that begin now: at all sessions, and at those of UEs that are named.
+    fn begin_looks(&self) -> (Vec<Begun>, Vec<(Begun, Vec<u64>)>) {
         let (mut walkers, mut named) = (Vec::new(), Vec::new());
-        for (id, subscription) in &mut self.state().subscriptions {
+        let (mut state, at) = (self.state(), now());
+        let next_walk = state.next_walk;
+        for (id, subscription) in &mut state.subscriptions {
             let watch = &mut subscription.watch;
-            if !watch.wants_look(began) {
+            if !watch.wants_look(at) {
                 continue;
             }
-            watch.begin_look();
             match watch.asked().whom {
-                Whom::Any => walkers.push(*id),
-                Whom::Ue(_) => named.push((*id, watch.named())),
+                Whom::Any if at.instant < next_walk => watch.put_off(next_walk),
+                Whom::Any => walkers.push((*id, watch.begin_look())),
+                Whom::Ue(_) => named.push(((*id, watch.begin_look()), watch.named())),
             }
         }
-        for (id, seids) in named {
+        (walkers, named)
+    }
+
+    /// Have all sessions seen for which it is time.
+    async fn look(&self) -> Result<(), NoAnswer> {
+        let (walkers, named) = self.begin_looks();
+        for (look, seids) in named {
             for seid in seids {
                 if let Some(counts) = self.control.counts_of(seid).await? {
-                    self.state().see(&[id], &[Seen::new(counts)], now());
+                    self.state().see(&[look], &[Seen::new(counts)], now());
                 }
             }
-            self.looked(&[id], now());
+            self.looked(&[look], now());
         }
         if walkers.is_empty() {
             return Ok(());
@@ -312,14 +386,16 @@ impl Exposure {
             }
         }
         self.looked(&walkers, walk);
+        let took = walk.instant.elapsed();
+        self.state().next_walk = walk.instant + took * SHARE;
         Ok(())
     }
 
-    fn looked(&self, ids: &[Uuid], began: Now) {
-        let (mut state, at) = (self.state(), now());
-        for id in ids {
+    fn looked(&self, looks: &[Begun], began: Now) {
+        let mut state = self.state();
+        for (id, look) in looks {
             if let Some(subscription) = state.subscriptions.get_mut(id) {
-                subscription.watch.end_look(began, at);
+                subscription.watch.end_look(*look, began);
             }
         }
     }
@@ -329,7 +405,7 @@ impl Exposure {
         let at = now();
         for subscription in self.state().subscriptions.values_mut() {
             if subscription.watch.wants_look(at) {
-                subscription.watch.put_off(at, BUSY);
+                subscription.watch.put_off(at.instant + BUSY);
             }
         }
     }
@@ -359,17 +435,17 @@ impl Exposure {
 
     /// Have a consumer take a report.
     async fn send(&self, report: &Report) -> Told {
-        let settings = self.state().settings.clone();
-        let tls = match settings.client_tls() {
-            Ok(tls) => tls,
-            Err(error) => {
-                self.told(report, 0, Some(&format!("certificates: {error}")));
-                return Told::Not(0);
-            }
+        let (within, tls) = {
+            let mut state = self.state();
+            (
+                state.settings.allow.clone(),
+                state.certificates().client.clone(),
+            )
         };
         let notify = &report.asked().notify;
         let bodies = report.bodies();
-        let (taken, result) = tell(notify, tls.as_ref(), &settings.allow, bodies, PATIENCE).await;
+        let (taken, result) =
+            tell((notify, CALLBACK), tls.as_ref(), &within, bodies, PATIENCE).await;
         let (told, why) = match result {
             Ok(status) if status.is_success() => (Told::Taken, None),
             Ok(StatusCode::NOT_FOUND | StatusCode::GONE) => (Told::Unknown, None),
@@ -407,9 +483,12 @@ impl Held {
         control: &Asker,
     ) -> Option<Self> {
         let Some(settings) = &config.nupf else {
-            if let Some(held) = held {
+            if held.is_some() {
                 running.change(|running| running.nupf = None);
-                held.keeper.forget();
+            }
+            // Also that of a process before this one: they have ended.
+            if let Some(path) = kept::path(config) {
+                let _ = std::fs::remove_file(path);
             }
             return None;
         };
@@ -420,7 +499,12 @@ impl Held {
                 let mut state = held.exposure.state();
                 let moves = state.settings.listen != settings.listen;
                 state.shown.api_root = settings.root();
+                if state.slices != slices {
+                    let all = state.subscriptions.values_mut();
+                    all.for_each(|of| of.watch.widen());
+                }
                 (state.settings, state.slices) = (settings.clone(), slices);
+                state.certificates.at = None;
                 moves
             };
             if moves {
@@ -437,6 +521,9 @@ impl Held {
                 settings: settings.clone(),
                 slices,
                 subscriptions: HashMap::new(),
+                revision: 0,
+                next_walk: Instant::now(),
+                certificates: Certificates::default(),
                 shown: NupfReport {
                     api_root: settings.root(),
                     ..NupfReport::default()
@@ -469,9 +556,14 @@ impl Held {
                 exposure.put_off();
             }
             for (id, report) in exposure.due() {
-                let exposure = Arc::clone(&exposure);
-                self.reports
-                    .spawn(async move { (id, exposure.send(&report).await) });
+                let teller = Arc::clone(&exposure);
+                let telling = self.reports.spawn(async move {
+                    let told = teller.send(&report).await;
+                    (id, report, told)
+                });
+                if let Some(of) = exposure.state().subscriptions.get_mut(&id) {
+                    of.telling = Some(telling);
+                }
             }
             exposure.show();
             self.keeper.keep(&exposure);
@@ -480,19 +572,26 @@ impl Held {
             tokio::select! {
                 () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
                 () = exposure.changed.notified() => {}
-                Some(Ok((id, told))) = self.reports.join_next(), if !self.reports.is_empty() => {
-                    self.heard(id, told);
+                Some(ended) = self.reports.join_next(), if !self.reports.is_empty() => {
+                    // Else its subscription is no more.
+                    if let Ok((id, report, told)) = ended {
+                        self.heard(id, (&report, told));
+                    }
                 }
             }
         }
     }
 
-    fn heard(&self, id: Uuid, told: Told) {
+    fn heard(&self, id: Uuid, told: (&Arc<Report>, Told)) {
         let mut state = self.exposure.state();
         let patience = Duration::from_secs(state.settings.unanswered_s.into());
-        if let Some(subscription) = state.subscriptions.get_mut(&id)
-            && let Err(over) = subscription.watch.told(now(), told, patience)
-        {
+        let Some(subscription) = state.subscriptions.get_mut(&id) else {
+            return;
+        };
+        let over = subscription.watch.told(now(), told, patience);
+        let is_counted = subscription.watch.asked().mode.reports.is_some();
+        state.revision += u64::from(is_counted);
+        if let Err(over) = over {
             state.end(id, over);
         }
     }

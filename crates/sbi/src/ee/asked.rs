@@ -17,6 +17,10 @@ use crate::Callback;
 const EVENTS_MAX: usize = 8;
 /// Letters of a correlation ID, and of a DNN.
 const TEXT_MAX: usize = 256;
+/// Letters of a URI.
+const URI_MAX: usize = 2048;
+/// Levels of a subscription, one within the other.
+const LEVELS_MAX: usize = 32;
 /// Longest period.
 const PERIOD_MAX_S: u64 = 30 * 86_400;
 
@@ -180,6 +184,10 @@ impl Asked {
         bounds: Bounds,
         now: OffsetDateTime,
     ) -> Result<Self, Problem> {
+        if is_deeper(subscription, LEVELS_MAX) {
+            let reason = format!("more than {LEVELS_MAX} levels");
+            return Err(Problem::malformed(&reason));
+        }
         let document: Document =
             serde_path_to_error::deserialize(subscription).map_err(|error| {
                 let at = pointer(error.path());
@@ -190,6 +198,10 @@ impl Asked {
         let (events, at_once) = read_events(&events)?;
         let notify = document.event_notify_uri;
         let notify = notify.ok_or_else(missing("/eventNotifyUri"))?;
+        if notify.len() > URI_MAX {
+            let reason = format!("more than {URI_MAX} octets");
+            return Err(Problem::mandatory("/eventNotifyUri", reason));
+        }
         let notify = Callback::try_from(notify)
             .map_err(|error| Problem::mandatory("/eventNotifyUri", error.to_string()))?;
         let correlation = document.notify_correlation_id;
@@ -232,6 +244,7 @@ impl Asked {
             let reason = "not six hexadecimal digits";
             return Err(Problem::optional("/snssai/sd", reason));
         }
+        let mode = read_mode(&mode, bounds, now)?;
         Ok(Self {
             events,
             notify,
@@ -242,8 +255,22 @@ impl Asked {
             slice: document.snssai,
             names,
             at_once,
-            mode: read_mode(&mode, bounds, now)?,
+            mode: Mode {
+                // Of one there is no share.
+                percent: mode.percent.filter(|_| whom == Whom::Any),
+                ..mode
+            },
         })
+    }
+}
+
+/// Whether values lie within each other on more levels than that.
+pub(super) fn is_deeper(value: &Value, levels: usize) -> bool {
+    let deeper = |value| levels == 0 || is_deeper(value, levels - 1);
+    match value {
+        Value::Array(values) => values.iter().any(deeper),
+        Value::Object(values) => values.values().any(deeper),
+        _ => false,
     }
 }
 

@@ -4,12 +4,16 @@ use hyper::StatusCode;
 use json_patch::{Patch, PatchOperation};
 use serde_json::Value;
 
+use super::asked::is_deeper;
 use super::problem::Problem;
 
 /// Operations of one request.
 pub const OPERATIONS_MAX: usize = 64;
 /// Octets of a subscription as JSON: each copy may double it.
 const DOCUMENT_MAX: usize = 16 << 10;
+
+/// Levels of it, one within the other, with what is about it.
+const LEVELS_MAX: usize = 40;
 
 /// Why nothing is changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -67,6 +71,9 @@ pub fn changed(subscription: &Value, operations: &[u8]) -> Result<Value, PatchEr
 fn apply(document: &mut Value, operation: &PatchOperation) -> Result<(), String> {
     let one = std::slice::from_ref(operation);
     json_patch::patch(document, one).map_err(|error| error.kind.to_string())?;
+    if is_deeper(document, LEVELS_MAX) {
+        return Err(format!("more than {LEVELS_MAX} levels"));
+    }
     let octets = serde_json::to_vec(document).map_or(usize::MAX, |octets| octets.len());
     if octets > DOCUMENT_MAX {
         return Err(format!("a subscription of more than {DOCUMENT_MAX} octets"));
@@ -126,6 +133,22 @@ mod tests {
             .collect();
         let refused = patch(copies.into());
         assert!(matches!(refused, Err(PatchError::Operation(place, _)) if place < 20));
+    }
+
+    #[test]
+    fn levels_of_levels_end() {
+        let nested = (0..100).fold(json!(1), |inner, _| json!([inner]));
+        let refused = patch(json!([{"op": "add", "path": "/x", "value": nested}]));
+        assert!(matches!(refused, Err(PatchError::Operation(0, _))));
+        // A level more with each.
+        let mut wraps = vec![json!({"op": "add", "path": "/x", "value": 1})];
+        for _ in 0..20 {
+            wraps.push(json!({"op": "add", "path": "/y", "value": {"x": {"x": {"x": {}}}}}));
+            wraps.push(json!({"op": "move", "from": "/x", "path": "/y/x/x/x/x"}));
+            wraps.push(json!({"op": "move", "from": "/y", "path": "/x"}));
+        }
+        let refused = patch(wraps.into());
+        assert!(matches!(refused, Err(PatchError::Operation(place, _)) if place > 3));
     }
 
     proptest! {

@@ -211,7 +211,7 @@ fn amount(octets: u64, packets: u64) -> Amount {
 
 fn look(watch: &mut Watch, now: Now, sessions: &[(u64, Pdrs)]) {
     let ue: Vec<IpNet> = UE.iter().map(|net| net.parse().unwrap()).collect();
-    watch.begin_look();
+    let look = watch.begin_look();
     for (seid, pdrs) in sessions {
         let counts = Counts {
             seid: *seid,
@@ -219,9 +219,9 @@ fn look(watch: &mut Watch, now: Now, sessions: &[(u64, Pdrs)]) {
             dnn: Some("internet"),
             pdrs,
         };
-        watch.see(now, &counts, true);
+        watch.see(look, now, &counts, true);
     }
-    watch.end_look(now, now);
+    watch.end_look(look, now);
 }
 
 fn any_ue(events: Value) -> Asked {
@@ -305,7 +305,7 @@ fn a_period_is_told_with_its_times_volumes_and_rates() {
         }),
     );
     assert_eq!(bodies[0]["notificationItems"], json!([measures, trends]));
-    watch.told(now, Told::Taken, PATIENCE).unwrap();
+    watch.told(now, (&report, Told::Taken), PATIENCE).unwrap();
     // It was silent in the next one, which a named UE's consumer hears, too.
     let now = clock.sleep(Duration::from_secs(10));
     look(
@@ -370,14 +370,17 @@ fn the_end_of_its_session_is_the_last_report_of_a_named_ue() {
         item["timeStamp"], "1970-01-01T00:00:01Z",
         "when it was last seen"
     );
-    assert_eq!(watch.told(now, Told::Taken, PATIENCE), Err(Over::Bereft));
+    assert_eq!(
+        watch.told(now, (&report, Told::Taken), PATIENCE),
+        Err(Over::Bereft)
+    );
     // Where it has been told until then, nothing is left to tell.
     let mut watch = Watch::new(read(&subscription()).unwrap(), clock.now());
     look(&mut watch, clock.now(), &[(7, vec![(1, 0, amount(0, 0))])]);
     let now = clock.sleep(Duration::from_secs(10));
     look(&mut watch, now, &[(7, vec![(1, 0, amount(100, 1))])]);
-    watch.report(now).unwrap().unwrap();
-    watch.told(now, Told::Taken, PATIENCE).unwrap();
+    let report = watch.report(now).unwrap().unwrap();
+    watch.told(now, (&report, Told::Taken), PATIENCE).unwrap();
     let now = clock.sleep(Duration::from_secs(1));
     look(&mut watch, now, &[]);
     assert_eq!(watch.report(now), Err(Over::Bereft));
@@ -393,8 +396,8 @@ fn it_ends_after_its_reports_and_at_its_time() {
     for count in 1..=2 {
         let now = clock.sleep(Duration::from_secs(10));
         look(&mut watch, now, &[(7, vec![(1, 0, amount(count, count))])]);
-        watch.report(now).unwrap().unwrap();
-        let told = watch.told(now, Told::Taken, PATIENCE);
+        let report = watch.report(now).unwrap().unwrap();
+        let told = watch.told(now, (&report, Told::Taken), PATIENCE);
         assert_eq!(
             told,
             if count == 2 {
@@ -414,11 +417,12 @@ fn it_ends_after_its_reports_and_at_its_time() {
     );
     let now = clock.sleep(Duration::from_secs(4));
     look(&mut watch, now, &[(7, vec![(1, 0, amount(3, 3))])]);
-    assert!(
-        watch.report(now).unwrap().is_some(),
-        "what passed until then"
+    let report = watch.report(now).unwrap();
+    let report = report.expect("what passed until then");
+    assert_eq!(
+        watch.told(now, (&report, Told::Taken), PATIENCE),
+        Err(Over::Expired)
     );
-    assert_eq!(watch.told(now, Told::Taken, PATIENCE), Err(Over::Expired));
 }
 
 #[test]
@@ -435,7 +439,7 @@ fn a_report_that_is_not_taken_is_told_again_and_later_ones_wait() {
     look(&mut watch, now, &many(100));
     let report = watch.report(now).unwrap().unwrap();
     assert_eq!((report.len(), told(&report).len()), (450, 3));
-    watch.told(now, Told::Not(1), PATIENCE).unwrap();
+    watch.told(now, (&report, Told::Not(1)), PATIENCE).unwrap();
     assert_eq!(watch.report(now), Ok(None));
     let now = clock.sleep(Duration::from_secs(1));
     let again = watch.report(now).unwrap().unwrap();
@@ -448,10 +452,10 @@ fn a_report_that_is_not_taken_is_told_again_and_later_ones_wait() {
     let now = clock.sleep(Duration::from_secs(15));
     look(&mut watch, now, &many(300));
     assert_eq!(watch.report(now), Ok(None));
-    watch.told(now, Told::Taken, PATIENCE).unwrap();
+    watch.told(now, (&again, Told::Taken), PATIENCE).unwrap();
     let now = clock.sleep(Duration::from_secs(4));
     look(&mut watch, now, &many(300));
-    let next = watch.report(now).unwrap().unwrap();
+    let mut next = watch.report(now).unwrap().unwrap();
     let item = &told(&next)[0]["notificationItems"][0];
     assert_eq!(item["startTime"], "1970-01-01T00:00:10Z");
     assert_eq!(
@@ -461,15 +465,15 @@ fn a_report_that_is_not_taken_is_told_again_and_later_ones_wait() {
     // Nothing is taken for longer than it may be.
     let mut pauses = Vec::new();
     let over = loop {
-        if let Err(over) = watch.told(clock.now(), Told::Not(0), PATIENCE) {
+        if let Err(over) = watch.told(clock.now(), (&next, Told::Not(0)), PATIENCE) {
             break over;
         }
         let now = clock.now();
         let at = watch.next(now).duration_since(now.instant);
         pauses.push(at.as_secs());
         let now = clock.sleep(at);
-        watch.put_off(now, Duration::from_secs(3600));
-        assert!(watch.report(now).unwrap().is_some());
+        watch.put_off(now.instant + Duration::from_secs(3600));
+        next = watch.report(now).unwrap().unwrap();
     };
     assert_eq!((over, pauses), (Over::Silent, vec![1, 2, 4, 8, 16, 30]));
 }
@@ -505,7 +509,7 @@ fn of_any_ue_those_that_were_silent_are_left_out() {
         .collect();
     volumes.sort();
     assert_eq!(volumes, ["\"11 B\"", "\"7 B\""]);
-    watch.told(now, Told::Taken, PATIENCE).unwrap();
+    watch.told(now, (&report, Told::Taken), PATIENCE).unwrap();
     let now = clock.sleep(Duration::from_secs(10));
     look(&mut watch, now, &then);
     assert_eq!(watch.report(now), Ok(None), "nobody to tell of");
@@ -516,7 +520,7 @@ fn one_that_there_was_no_room_for_begins_where_there_is() {
     let mut clock = Clock::new();
     let mut watch = Watch::new(any_ue(volumes()), clock.now());
     let ue = ["10.60.0.1/32".parse().unwrap()];
-    let see = |watch: &mut Watch, now, seid, octets, is_room| {
+    let see = |watch: &mut Watch, (look, now), seid, octets, is_room| {
         let pdrs = [(1, 0, amount(octets, 1))];
         let counts = Counts {
             seid,
@@ -524,17 +528,29 @@ fn one_that_there_was_no_room_for_begins_where_there_is() {
             dnn: None,
             pdrs: &pdrs,
         };
-        watch.see(now, &counts, is_room)
+        watch.see(look, now, &counts, is_room)
     };
-    watch.begin_look();
-    assert!(see(&mut watch, clock.now(), 1, 0, true));
-    assert!(!see(&mut watch, clock.now(), 2, 1000, false));
-    watch.end_look(clock.now(), clock.now());
+    let (first, now) = (watch.begin_look(), clock.now());
+    assert!(see(&mut watch, (first, now), 1, 0, true));
+    assert!(!see(&mut watch, (first, now), 2, 1000, false));
+    watch.end_look(first, now);
     assert_eq!((watch.ue_count(), watch.left_out()), (1, 1));
-    let now = clock.sleep(Duration::from_secs(10));
-    watch.begin_look();
-    assert!(see(&mut watch, now, 1, 10, true) && see(&mut watch, now, 2, 1500, true));
-    watch.end_look(now, now);
+    let now = clock.sleep(Duration::from_secs(5));
+    // A look that is given up changes nothing of that.
+    let given_up = watch.begin_look();
+    assert!(see(&mut watch, (given_up, now), 1, 5, true));
+    let now = clock.sleep(Duration::from_secs(5));
+    let second = watch.begin_look();
+    assert!(
+        see(&mut watch, (given_up, now), 3, 1000, true),
+        "passed over"
+    );
+    assert!(see(&mut watch, (second, now), 1, 10, true));
+    assert!(see(&mut watch, (second, now), 2, 1500, true));
+    watch.end_look(given_up, now);
+    assert_eq!((watch.ue_count(), watch.left_out()), (2, 1));
+    watch.end_look(second, now);
+    assert_eq!(watch.left_out(), 0);
     let report = watch.report(now).unwrap().unwrap();
     assert_eq!(report.len(), 1, "what it had before is not of this period");
     assert_eq!(
@@ -621,7 +637,7 @@ proptest! {
                         last_until = parse("timeStamp");
                     }
                     let fate = if taken { Told::Taken } else { Told::Not(0) };
-                    watch.told(now, fate, Duration::MAX).unwrap();
+                    watch.told(now, (&report, fate), Duration::MAX).unwrap();
                 }
             }
         }
@@ -670,4 +686,138 @@ fn the_corpus_is_read_or_refused() {
         }
     }
     assert!(accepted >= 4 && refused >= 3, "{accepted} {refused}");
+}
+
+#[test]
+fn a_look_that_is_given_up_ends_nobody() {
+    let mut clock = Clock::new();
+    let mut watch = Watch::new(read(&subscription()).unwrap(), clock.now());
+    look(&mut watch, clock.now(), &[(7, vec![(1, 0, amount(0, 0))])]);
+    let now = clock.sleep(Duration::from_secs(1));
+    watch.begin_look();
+    watch.put_off(now.instant + Duration::from_secs(1));
+    assert_eq!(
+        watch.report(now),
+        Ok(None),
+        "nobody has looked whether it is there"
+    );
+    let now = clock.sleep(Duration::from_secs(9));
+    look(&mut watch, now, &[(7, vec![(1, 0, amount(100, 1))])]);
+    assert_eq!(watch.report(now).unwrap().unwrap().len(), 1);
+}
+
+#[test]
+fn a_change_goes_on_from_counts_of_the_same_ues_and_begins_anew_with_others() {
+    let mut clock = Clock::new();
+    let named = |correlation: &str| {
+        let mut asked = read(&subscription()).unwrap();
+        asked.correlation = correlation.to_owned();
+        asked
+    };
+    let at = |octets| vec![(7, vec![(1, 0, amount(octets, 1))])];
+    let begun = |asked, now, octets| {
+        let mut watch = Watch::new(asked, now);
+        look(&mut watch, now, &at(octets));
+        watch
+    };
+    let mut watch = begun(named("one"), clock.now(), 0);
+    let now = clock.sleep(Duration::from_secs(5));
+    watch.change(begun(named("two"), now, 100), now);
+    let now = clock.sleep(Duration::from_secs(10));
+    look(&mut watch, now, &at(300));
+    let report = watch.report(now).unwrap().unwrap();
+    let body = &told(&report)[0];
+    assert_eq!(body["correlationId"], "two");
+    let item = &body["notificationItems"][0];
+    assert_eq!(item["startTime"], "1970-01-01T00:00:00Z");
+    let volume = &item["userDataUsageMeasurements"][0]["volumeMeasurement"];
+    assert_eq!(volume["totalVolume"], "300 B");
+    // While that is under way it becomes one for any UE, to be told elsewhere, and a look at the one UE is under way, too.
+    let of_before = watch.begin_look();
+    let mut asked = any_ue(volumes());
+    asked.notify = crate::Callback::try_from("http://10.0.0.8/".to_owned()).unwrap();
+    watch.change(Watch::new(asked, now), now);
+    watch.end_look(of_before, now);
+    let late = watch.told(now, (&report, Told::Unknown), PATIENCE);
+    assert_eq!(late, Ok(()), "of who was told before");
+    let now = clock.sleep(Duration::from_secs(1));
+    look(&mut watch, now, &at(1000));
+    let now = clock.sleep(Duration::from_secs(9));
+    look(&mut watch, now, &at(1001));
+    let report = watch.report(now).unwrap().unwrap();
+    let item = &told(&report)[0]["notificationItems"][0];
+    let volume = &item["userDataUsageMeasurements"][0]["volumeMeasurement"];
+    assert_eq!(volume["totalVolume"], "1 B", "and not what was before");
+}
+
+#[test]
+fn a_report_under_way_goes_where_it_is_to_be_told_now() {
+    let mut clock = Clock::new();
+    let mut watch = Watch::new(any_ue(volumes()), clock.now());
+    look(&mut watch, clock.now(), &[(7, vec![(1, 0, amount(0, 0))])]);
+    let now = clock.sleep(Duration::from_secs(10));
+    look(&mut watch, now, &[(7, vec![(1, 0, amount(9, 1))])]);
+    let report = watch.report(now).unwrap().unwrap();
+    let mut asked = any_ue(volumes());
+    asked.notify = crate::Callback::try_from("http://10.0.0.8/".to_owned()).unwrap();
+    watch.change(Watch::new(asked.clone(), now), now);
+    let late = watch.told(now, (&report, Told::Unknown), PATIENCE);
+    assert_eq!(late, Ok(()));
+    let again = watch.report(now).unwrap().unwrap();
+    assert_eq!(again.asked().notify, asked.notify);
+    assert_eq!(told(&again), told(&report));
+}
+
+#[test]
+fn a_time_that_is_over_wants_a_last_look() {
+    let mut clock = Clock::new();
+    let mut asked = any_ue(volumes());
+    asked.mode.expiry = Some(clock.now().wall + Duration::from_secs(15));
+    let mut watch = Watch::new(asked, clock.now());
+    for seconds in [0, 10] {
+        let now = clock.sleep(Duration::from_secs(seconds));
+        look(&mut watch, now, &[(7, vec![(1, 0, amount(seconds, 1))])]);
+        if let Some(report) = watch.report(now).unwrap() {
+            watch.told(now, (&report, Told::Taken), PATIENCE).unwrap();
+        }
+    }
+    let now = clock.sleep(Duration::from_secs(4));
+    assert!(!watch.wants_look(now));
+    let now = clock.sleep(Duration::from_secs(1));
+    assert!(watch.wants_look(now));
+    // While none can be had, it waits for it.
+    let later = now.instant + Duration::from_secs(2);
+    watch.put_off(later);
+    assert_eq!((watch.wants_look(now), watch.next(now)), (false, later));
+    assert_eq!(watch.report(now), Ok(None));
+    let now = clock.sleep(Duration::from_secs(2));
+    look(&mut watch, now, &[(7, vec![(1, 0, amount(20, 1))])]);
+    assert_eq!(watch.report(now).unwrap().unwrap().len(), 1);
+}
+
+#[test]
+fn a_period_without_traffic_is_no_report_and_sessions_without_address_are_nobody() {
+    let mut clock = Clock::new();
+    let mut asked = any_ue(volumes());
+    asked.mode.reports = Some(1);
+    let mut watch = Watch::new(asked, clock.now());
+    let silent = [(7, vec![(1, 0, amount(0, 0))])];
+    look(&mut watch, clock.now(), &silent);
+    let now = clock.sleep(Duration::from_secs(10));
+    look(&mut watch, now, &silent);
+    assert_eq!(watch.report(now), Ok(None), "and it goes on");
+    let seen = watch.begin_look();
+    let pdrs = [(1, 0, amount(5, 1))];
+    let counts = Counts {
+        seid: 8,
+        ue: &[],
+        dnn: None,
+        pdrs: &pdrs,
+    };
+    watch.see(seen, now, &counts, true);
+    assert_eq!(watch.ue_count(), 1);
+    let now = clock.sleep(Duration::from_secs(10));
+    look(&mut watch, now, &[(7, vec![(1, 0, amount(3, 1))])]);
+    assert_eq!(watch.report(now).unwrap().unwrap().len(), 1);
+    assert_eq!(watch.reports(), 0, "until it is told");
 }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -21,10 +22,8 @@ use super::measure::{Amount, Item, Rate, Statistics, Throughput, Usage, Volume};
 const LOOK: Duration = Duration::from_secs(1);
 /// Looks in a period at UEs whose peaks are asked for.
 const LOOKS: u32 = 10;
-/// Longest time between those, which is what a peak is the mean of.
-const PEAK_MAX: Duration = Duration::from_secs(60);
-/// A look at all sessions takes its time from what else asks: it may take this part of all.
-const SHARE: u32 = 20;
+/// Longest time between looks at all: sessions come and go in it unseen, and a peak is its mean.
+const LOOK_MAX: Duration = Duration::from_secs(60);
 /// Rates of less time than this are those of single packets.
 const RATE_MIN: Duration = Duration::from_millis(100);
 /// Items of one notification.
@@ -55,6 +54,10 @@ pub struct Counts<'c> {
     /// Of each PDR: its ID, 0 for uplink or 1 for downlink, and what it has forwarded.
     pub pdrs: &'c [(u16, usize, Amount)],
 }
+
+/// A look at sessions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Look(u64);
 
 /// Fate of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,12 +97,15 @@ pub struct Watch {
     ues: HashMap<u64, Ue>,
     /// DNNs of those.
     names: Vec<Arc<str>>,
-    /// Number of the walk through sessions, and when the last one began.
-    walk: u32,
-    walked: Option<Now>,
-    /// Sessions that the last walk found no room for, and whether there were any in the one before.
+    /// The look that has begun last, and the last one that is over; 0: none.
+    begun: u64,
+    looked: u64,
+    /// When that one began.
+    since: Option<Now>,
+    /// Sessions that it found no room for, and those that the one under way has found none for so far.
     left_out: u64,
-    left_out_before: bool,
+    leaving_out: u64,
+    not_before: Instant,
     next_look: Instant,
     next_report: Instant,
     reports: u32,
@@ -128,7 +134,8 @@ struct Ue {
     pdrs: SmallVec<[(u16, Amount); 2]>,
     since: Now,
     seen: Now,
-    walk: u32,
+    /// The last look that has seen it.
+    look: u64,
     passed: [Amount; 2],
     peak: [Rate; 2],
 }
@@ -172,14 +179,16 @@ impl Watch {
     pub fn new(asked: Asked, now: Now) -> Self {
         Self {
             next_report: now.instant + asked.mode.period,
+            not_before: now.instant,
             next_look: now.instant,
             asked: Arc::new(asked),
             ues: HashMap::new(),
             names: Vec::new(),
-            walk: 0,
-            walked: None,
+            begun: 0,
+            looked: 0,
+            since: None,
             left_out: 0,
-            left_out_before: false,
+            leaving_out: 0,
             reports: 0,
             ends: None,
             telling: Telling::Nothing,
@@ -193,23 +202,40 @@ impl Watch {
     }
 
     /// It asks for what the `next` one does, from now on. Periods begin anew; UEs that both ask for go on from their counts, and a
-    /// report that is under way goes on.
-    pub fn change(&mut self, next: Self) {
+    /// report that is under way goes on, to where it is to be told now.
+    pub fn change(&mut self, mut next: Self, now: Now) {
         let target = |of: &Asked| (of.whom, of.dnn.clone(), of.slice.clone(), of.mode.percent);
         let knows = |seid: &u64| self.ues.contains_key(seid);
-        if target(&self.asked) == target(&next.asked) && next.ues.keys().all(knows) {
-            self.asked = next.asked;
-            (self.next_look, self.next_report) = (next.next_look, next.next_report);
-            (self.reports, self.ends) = (0, None);
-        } else {
-            let telling = std::mem::replace(&mut self.telling, Telling::Nothing);
-            let failing = self.failing;
-            *self = Self {
-                telling,
-                failing,
-                ..next
-            };
+        let is_same = target(&self.asked) == target(&next.asked) && next.ues.keys().all(knows);
+        if self.asked.mode.reports == next.asked.mode.reports {
+            // A time that is over may be another one now.
+            let ends = self.ends.filter(|over| *over != Over::Expired);
+            (next.reports, next.ends) = (self.reports, ends);
         }
+        let telling = std::mem::replace(&mut self.telling, Telling::Nothing);
+        if self.asked.notify == next.asked.notify {
+            (next.telling, next.failing) = (telling, self.failing);
+        } else if let Telling::Now(report) | Telling::Again(_, report) = telling
+            && is_same
+        {
+            let report = Report {
+                asked: Arc::clone(&next.asked),
+                ..Report::clone(&report)
+            };
+            next.telling = Telling::Again(now.instant, Arc::new(report));
+        }
+        if is_same {
+            next.ues = std::mem::take(&mut self.ues);
+            next.names = std::mem::take(&mut self.names);
+            (next.begun, next.looked) = (self.begun, self.looked);
+            (next.since, next.left_out) = (self.since, self.left_out);
+        }
+        *self = next;
+    }
+
+    /// Which UEs it wants has changed: what those have counted that are new to it is not of one period.
+    pub fn widen(&mut self) {
+        self.since = None;
     }
 
     /// It had so many reports before.
@@ -221,7 +247,8 @@ impl Watch {
 
     /// Reports that it has had.
     pub fn reports(&self) -> u32 {
-        self.reports
+        let is_told = matches!(self.telling, Telling::Nothing);
+        self.reports.saturating_sub(u32::from(!is_told))
     }
 
     /// UEs that it has in mind.
@@ -247,10 +274,10 @@ impl Watch {
 
     /// When there is something to do: a look, a report, the end.
     pub fn next(&self, now: Now) -> Instant {
-        let report = match &self.telling {
-            Telling::Nothing => Some(self.next_report),
-            Telling::Now(_) => None,
-            Telling::Again(at, _) => Some(*at),
+        let (report, again) = match &self.telling {
+            Telling::Nothing => (Some(self.next_report), None),
+            Telling::Now(_) => (None, None),
+            Telling::Again(at, _) => (None, Some(*at)),
         };
         let expiry = self.asked.mode.expiry;
         let expiry = expiry.filter(|_| matches!(self.telling, Telling::Nothing));
@@ -260,52 +287,58 @@ impl Watch {
             now.instant + Duration::min(left, Duration::from_secs(3600))
         });
         let rest = [report, expiry].into_iter().flatten();
-        rest.fold(self.next_look, Instant::min)
+        let look = rest.fold(self.next_look, Instant::min).max(self.not_before);
+        again.map_or(look, |again| again.min(look))
     }
 
     /// Whether it wants to see its sessions now.
     pub fn wants_look(&self, now: Now) -> bool {
-        let reports = matches!(self.telling, Telling::Nothing) && self.next_report <= now.instant;
-        self.next_look <= now.instant || reports
+        let is_over = self
+            .asked
+            .mode
+            .expiry
+            .is_some_and(|expiry| expiry <= now.wall);
+        let is_due = is_over || self.next_report <= now.instant;
+        let reports = is_due && matches!(self.telling, Telling::Nothing);
+        self.not_before <= now.instant && (reports || self.next_look <= now.instant)
     }
 
-    /// A look at its sessions begins.
-    pub fn begin_look(&mut self) {
-        self.walk = self.walk.wrapping_add(1);
-        self.left_out_before = std::mem::take(&mut self.left_out) > 0;
+    /// A look at its sessions begins. One that has not ended is given up.
+    pub fn begin_look(&mut self) -> Look {
+        static LOOKS: AtomicU64 = AtomicU64::new(1);
+        self.begun = LOOKS.fetch_add(1, Ordering::Relaxed);
+        self.leaving_out = 0;
+        Look(self.begun)
     }
 
-    /// A session, in the course of a look. False: it would be one more, and there `is_room` for none.
-    pub fn see(&mut self, now: Now, counts: &Counts<'_>, is_room: bool) -> bool {
-        if !self.wants(counts) {
+    /// A session, in the course of that look. False: it would be one more, and there `is_room` for none.
+    pub fn see(&mut self, look: Look, now: Now, counts: &Counts<'_>, is_room: bool) -> bool {
+        if look.0 != self.begun || !self.wants(counts) {
             return true;
         }
         if let Some(ue) = self.ues.get_mut(&counts.seid) {
             ue.see(now, counts);
-            ue.walk = self.walk;
+            ue.look = look.0;
             return true;
         }
         if !is_room {
-            self.left_out += 1;
+            self.leaving_out += 1;
             return false;
         }
         // Sessions that have come since the last look have passed all that they have counted since then, unless there was no room for
         // them.
-        let since = match self.walked {
-            Some(walked) if self.asked.whom == Whom::Any && !self.left_out_before => walked,
+        let since = match self.since {
+            Some(since) if self.asked.whom == Whom::Any && self.left_out == 0 => since,
             _ => now,
         };
         let is_new = since.instant < now.instant;
         let dnn = counts.dnn.map(|dnn| self.name(dnn));
-        let mut ue = Ue::new(counts, dnn, since, self.walk);
+        let mut ue = Ue::new(counts, dnn, since, look.0);
         if is_new {
             ue.see(now, counts);
         } else {
-            ue.pdrs = counts
-                .pdrs
-                .iter()
-                .map(|(id, _, amount)| (*id, *amount))
-                .collect();
+            let pdrs = counts.pdrs.iter();
+            ue.pdrs = pdrs.map(|(id, _, amount)| (*id, *amount)).collect();
         }
         self.ues.insert(counts.seid, ue);
         true
@@ -325,34 +358,44 @@ impl Watch {
         let Asked { dnn, mode, .. } = &*self.asked;
         let is_dnn = |dnn: &String| counts.dnn.is_some_and(|of| of.eq_ignore_ascii_case(dnn));
         let is_chosen = |percent: u8| mixed(counts.seid) % 100 < u64::from(percent);
-        dnn.as_ref().is_none_or(is_dnn) && mode.percent.is_none_or(is_chosen)
+        // Without an address there is nobody to tell of.
+        let is_somebody = !counts.ue.is_empty();
+        is_somebody && dnn.as_ref().is_none_or(is_dnn) && mode.percent.is_none_or(is_chosen)
     }
 
-    /// The look has begun then, and is over.
-    pub fn end_look(&mut self, began: Now, now: Now) {
-        self.walked = Some(began);
+    /// The look has begun then, and has seen all that there is.
+    pub fn end_look(&mut self, look: Look, began: Now) {
+        if look.0 != self.begun {
+            return;
+        }
+        self.looked = look.0;
+        self.since = Some(began);
+        self.left_out = self.leaving_out;
+        if self.asked.whom == Whom::Any {
+            // Of others that have ended there is something to tell.
+            let is_there = |ue: &Ue| ue.look == look.0 || ue.passed != [Amount::default(); 2];
+            self.ues.retain(|_, ue| is_there(ue));
+        }
         let period = self.asked.mode.period;
         let has_trends = self.asked.events.contains(&Event::Trends);
         let pause = match self.asked.whom {
             Whom::Ue(_) => LOOK,
-            Whom::Any if has_trends => (period / LOOKS).clamp(LOOK, PEAK_MAX),
-            // With its report.
-            Whom::Any => period,
+            Whom::Any if has_trends => (period / LOOKS).clamp(LOOK, LOOK_MAX),
+            Whom::Any => period.min(LOOK_MAX),
         };
-        let took = now.instant.saturating_duration_since(began.instant);
-        self.next_look = began.instant + pause.max(took * SHARE);
+        self.next_look = began.instant + pause;
     }
 
-    /// Sessions cannot be looked at for this time.
-    pub fn put_off(&mut self, now: Now, time: Duration) {
-        self.next_look = now.instant + time;
-        self.next_report = self.next_report.max(self.next_look);
+    /// Sessions cannot be looked at before then, nor is there anything new to tell.
+    pub fn put_off(&mut self, until: Instant) {
+        self.not_before = until;
     }
 
     /// All sessions of the UE that it names have ended.
     fn is_bereft(&self) -> bool {
-        let ended = |ue: &Ue| ue.walk != self.walk;
-        self.asked.whom != Whom::Any && self.ues.values().all(ended)
+        let ended = |ue: &Ue| ue.look < self.looked;
+        let names_one = self.asked.whom != Whom::Any;
+        names_one && self.looked > 0 && self.ues.values().all(ended)
     }
 
     /// What there is to tell now, after a look: nothing before its time, and while a report is under way. `Err`: it is over.
@@ -371,6 +414,9 @@ impl Watch {
         if let Some(over) = self.ends {
             return Err(over);
         }
+        if now.instant < self.not_before {
+            return Ok(None);
+        }
         let Mode {
             period,
             reports,
@@ -378,7 +424,7 @@ impl Watch {
             ..
         } = self.asked.mode;
         let is_over = expiry.is_some_and(|expiry| expiry <= now.wall);
-        let is_bereft = self.walk > 0 && self.is_bereft();
+        let is_bereft = self.is_bereft();
         if self.next_report > now.instant && !is_over && !is_bereft {
             return Ok(None);
         }
@@ -386,7 +432,9 @@ impl Watch {
         while self.next_report <= now.instant {
             self.next_report += period;
         }
-        self.reports = self.reports.saturating_add(1);
+        // One that tells nothing is none.
+        let is_one = !report.rows.is_empty();
+        self.reports = self.reports.saturating_add(u32::from(is_one));
         self.ends = if is_bereft {
             Some(Over::Bereft)
         } else if is_over {
@@ -414,8 +462,8 @@ impl Watch {
             }
             ue.begin_period();
         }
-        let walk = self.walk;
-        self.ues.retain(|_, ue| ue.walk == walk);
+        let looked = self.looked;
+        self.ues.retain(|_, ue| ue.look >= looked);
         self.ues.shrink_to(2 * self.ues.len());
         Report {
             percent: self.achieved_percent(),
@@ -435,12 +483,18 @@ impl Watch {
         Some(percent.clamp(1, 100) as u8)
     }
 
-    /// Fate of the report that is under way. `patience`: for so long, a consumer may take none.
-    pub fn told(&mut self, now: Now, told: Told, patience: Duration) -> Result<(), Over> {
-        let Telling::Now(mut report) = std::mem::replace(&mut self.telling, Telling::Nothing)
-        else {
+    /// Fate of a report that was under way. `patience`: for so long, a consumer may take none.
+    pub fn told(
+        &mut self,
+        now: Now,
+        (report, told): (&Arc<Report>, Told),
+        patience: Duration,
+    ) -> Result<(), Over> {
+        let is_it = |now: &Arc<Report>| Arc::ptr_eq(now, report);
+        if !matches!(&self.telling, Telling::Now(now) if is_it(now)) {
             return Ok(());
-        };
+        }
+        self.telling = Telling::Nothing;
         match told {
             Told::Taken => {
                 self.failing = None;
@@ -456,8 +510,9 @@ impl Watch {
                     return Err(Over::Silent);
                 }
                 self.failing = Some((since, pause));
-                Arc::make_mut(&mut report).taken += taken;
-                self.telling = Telling::Again(now.instant + pause, report);
+                let mut rest = Report::clone(report);
+                rest.taken += taken;
+                self.telling = Telling::Again(now.instant + pause, Arc::new(rest));
                 Ok(())
             }
         }
@@ -476,7 +531,7 @@ impl Watch {
         if !asked.at_once || !self.wants(counts) {
             return Vec::new();
         }
-        let mut ue = Ue::new(counts, counts.dnn.map(Arc::from), now, self.walk);
+        let mut ue = Ue::new(counts, counts.dnn.map(Arc::from), now, self.begun);
         ue.passed = passed(counts, |_| Amount::default());
         let report = Report {
             rows: vec![Row {
@@ -513,7 +568,7 @@ fn mixed(seid: u64) -> u64 {
 }
 
 impl Ue {
-    fn new(counts: &Counts<'_>, dnn: Option<Arc<str>>, since: Now, walk: u32) -> Self {
+    fn new(counts: &Counts<'_>, dnn: Option<Arc<str>>, since: Now, look: u64) -> Self {
         let v4 = counts.ue.iter().find_map(|net| match net {
             IpNet::V4(net) => Some(net.addr()),
             IpNet::V6(_) => None,
@@ -529,7 +584,7 @@ impl Ue {
             pdrs: SmallVec::new(),
             since,
             seen: since,
-            walk,
+            look,
             passed: Default::default(),
             peak: Default::default(),
         }

@@ -60,6 +60,10 @@ impl Nupf {
         certificate.zip(self.key_file.as_deref())
     }
 
+    pub(crate) fn is_tls(&self) -> bool {
+        self.own().is_some()
+    }
+
     /// `None`: consumers speak HTTP/2 in clear.
     pub(crate) fn server_tls(&self) -> Result<Option<ServerTls>, BadTls> {
         let own = self.own();

@@ -5,25 +5,31 @@ use std::io::{self, Write};
 use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use sbi::ee::{Asked, Watch, Whom};
+use sbi::ee::{Asked, Bounds, Watch, Whom};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use tokio::time::sleep;
 use uuid::Uuid;
 
-use super::{Exposure, Seen, State, Subscription, now};
+use super::{BUSY, Exposure, Seen, State, Subscription, now};
 use crate::config::Config;
 use crate::recovery;
 
 /// Octets of a file that is read: of as many subscriptions as there may be.
 const FILE_MAX: u64 = 256 << 20;
 
+/// Pauses that the control thread may need.
+const BUSY_MAX: u32 = 10;
+
 /// One, without what it has seen: a period begins when it is read.
 #[derive(Debug, Deserialize, Serialize)]
 struct Kept {
     id: Uuid,
     from: IpAddr,
-    subscription: Value,
+    /// JSON.
+    subscription: Box<str>,
     /// Sessions of the UE that it names, which another user's must not be taken for.
     sessions: Vec<u64>,
     /// Reports that it has had, where there is a last one.
@@ -71,17 +77,21 @@ pub(super) fn write(path: &Path, octets: &[u8]) -> io::Result<()> {
     })
 }
 
-fn read(path: &Path) -> io::Result<Vec<Kept>> {
+/// Those that can be read, and how many there are.
+fn read(path: &Path) -> io::Result<(Vec<Kept>, usize)> {
     let length = fs::metadata(path)?.len();
     if length > FILE_MAX {
         return Err(io::Error::other(format!("{length} octets")));
     }
-    serde_json::from_slice(&fs::read(path)?).map_err(io::Error::from)
+    let all: Vec<Value> = serde_json::from_slice(&fs::read(path)?)?;
+    let count = all.len();
+    let read = all.into_iter().map(serde_json::from_value);
+    Ok((read.filter_map(Result::ok).collect(), count))
 }
 
 /// Go on with those that an earlier process has left.
 pub(super) async fn resume(exposure: &Exposure, path: &Path) {
-    let all = match read(path) {
+    let (all, count) = match read(path) {
         Ok(all) => all,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return,
         Err(error) => {
@@ -89,7 +99,7 @@ pub(super) async fn resume(exposure: &Exposure, path: &Path) {
             return;
         }
     };
-    let (count, mut resumed) = (all.len(), 0);
+    let mut resumed = 0;
     for kept in all {
         resumed += usize::from(resume_one(exposure, kept).await);
     }
@@ -104,14 +114,25 @@ pub(super) async fn resume(exposure: &Exposure, path: &Path) {
 
 /// Whether it goes on.
 async fn resume_one(exposure: &Exposure, kept: Kept) -> bool {
-    let bounds = exposure.state().settings.bounds();
-    let Ok(asked) = Asked::read(&kept.subscription, bounds, now().wall) else {
+    // As it was accepted, whatever the shortest period is now.
+    let bounds = Bounds {
+        period: Duration::from_secs(1),
+    };
+    let document = serde_json::from_str(&kept.subscription).unwrap_or_default();
+    let Ok(asked) = Asked::read(&document, bounds, now().wall) else {
         return false;
     };
     let mut sessions = Vec::new();
     if asked.whom != Whom::Any {
         for seid in kept.sessions {
-            let counts = exposure.control.counts_of(seid).await;
+            let mut counts = exposure.control.counts_of(seid).await;
+            for _ in 0..BUSY_MAX {
+                if counts.is_ok() {
+                    break;
+                }
+                sleep(BUSY).await;
+                counts = exposure.control.counts_of(seid).await;
+            }
             sessions.extend(counts.ok().flatten().map(Seen::new));
         }
         if sessions.is_empty() {
@@ -128,6 +149,7 @@ async fn resume_one(exposure: &Exposure, kept: Kept) -> bool {
         watch,
         document: kept.subscription,
         from: kept.from,
+        telling: None,
     };
     state.subscriptions.insert(kept.id, subscription);
     true

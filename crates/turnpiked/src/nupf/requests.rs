@@ -4,10 +4,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use bytes::{Bytes, BytesMut};
+use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderValue};
+use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
 use sbi::ee::{Asked, Problem, Watch, Whom, changed};
 use serde_json::{Value, json};
@@ -15,12 +16,15 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::{Exposure, Seen, State, Subscription, is_of_slice, new_id, now};
+use crate::api::clients::network;
 use crate::config::Nupf;
 
 /// Resource below the root of the API.
 const SUBSCRIPTIONS: &str = "/nupf-ee/v1/ee-subscriptions";
 /// Octets of a request's body.
 const BODY_MAX: usize = 16 << 10;
+/// Octets of one that are heard before it is refused.
+const HEARD_MAX: usize = 1 << 20;
 /// Time for it to come.
 const BODY_TIME: Duration = Duration::from_secs(5);
 /// Time for the control thread to say whose session it is.
@@ -32,13 +36,23 @@ const PROBLEM: &str = "application/problem+json";
 
 type Answer = Response<Full<Bytes>>;
 
-/// The answer to a request of a consumer at this address.
+/// The answer to a request of a consumer at this address; `budget`: there is room for it, or will be after that time.
 pub(super) async fn answer(
     exposure: &Arc<Exposure>,
-    from: IpAddr,
+    (from, budget): (IpAddr, Result<(), Duration>),
     request: Request<Incoming>,
 ) -> Answer {
-    match routed(exposure, from, request).await {
+    // Some clients do not look at an answer that comes before they have sent all.
+    let (head, body) = request.into_parts();
+    let body = timeout(BODY_TIME, whole(body)).await;
+    let body = body.unwrap_or_else(|_| {
+        let (status, detail) = (StatusCode::REQUEST_TIMEOUT, "the body does not come");
+        Err(Problem::new(status, None, detail))
+    });
+    if let Err(wait) = budget {
+        return too_many(wait);
+    }
+    match routed(exposure, from, (&head, body)).await {
         Ok(answer) => answer,
         Err(problem) => {
             tracing::debug!(address = %from, status = %problem.status(), reason = problem.detail(), "nupf: a request is refused");
@@ -48,7 +62,7 @@ pub(super) async fn answer(
 }
 
 /// RFC 6585, 4.
-pub(super) fn too_many(wait: Duration) -> Answer {
+fn too_many(wait: Duration) -> Answer {
     let detail = "more requests per second than one consumer may send";
     let mut answer = refusal(&Problem::new(StatusCode::TOO_MANY_REQUESTS, None, detail));
     let seconds = wait.as_millis().div_ceil(1000).max(1) as u64;
@@ -82,24 +96,24 @@ fn response(status: StatusCode, body: Bytes) -> Answer {
 async fn routed(
     exposure: &Arc<Exposure>,
     from: IpAddr,
-    request: Request<Incoming>,
+    (head, body): (&Parts, Result<Bytes, Problem>),
 ) -> Result<Answer, Problem> {
-    let path = request.uri().path().to_owned();
+    let path = head.uri.path();
     let below = path
         .strip_prefix(SUBSCRIPTIONS)
         .map(|below| below.strip_prefix('/').unwrap_or(below));
-    match (below, request.method()) {
+    match (below, &head.method) {
         (Some(""), &Method::POST) => {
-            let body = body_of(request, JSON).await?;
-            subscribe(exposure, from, &body).await
+            check_kind(head, JSON)?;
+            subscribe(exposure, from, &body?).await
         }
         (Some(""), _) => Ok(not_allowed("POST")),
         (Some(id), method) => {
             let id = Uuid::try_parse(id).map_err(|_| unknown())?;
             match *method {
                 Method::PATCH => {
-                    let body = body_of(request, JSON_PATCH).await?;
-                    change(exposure, id, &body).await
+                    check_kind(head, JSON_PATCH)?;
+                    change(exposure, id, &body?).await
                 }
                 Method::DELETE => unsubscribe(exposure, id),
                 _ => Ok(not_allowed("PATCH, DELETE")),
@@ -118,31 +132,38 @@ fn unknown() -> Problem {
     Problem::new(StatusCode::NOT_FOUND, cause, "no such subscription")
 }
 
-async fn body_of(request: Request<Incoming>, wanted: &str) -> Result<Bytes, Problem> {
-    let kind = request.headers().get(header::CONTENT_TYPE);
+fn check_kind(head: &Parts, wanted: &str) -> Result<(), Problem> {
+    let kind = head.headers.get(header::CONTENT_TYPE);
     let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or("");
     let kind = kind.split(';').next().unwrap_or("").trim();
-    if !kind.eq_ignore_ascii_case(wanted) {
-        let (status, detail) = (
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            format!("{wanted} is wanted"),
-        );
-        return Err(Problem::new(status, None, detail));
+    if kind.eq_ignore_ascii_case(wanted) {
+        return Ok(());
     }
-    let body = Limited::new(request.into_body(), BODY_MAX).collect();
-    match timeout(BODY_TIME, body).await {
-        Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            let detail = format!("more than {BODY_MAX} octets");
-            Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, None, detail))
+    let (status, detail) = (
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        format!("{wanted} is wanted"),
+    );
+    Err(Problem::new(status, None, detail))
+}
+
+/// All of it; one that is too long is heard as well, up to a point.
+async fn whole(mut body: Incoming) -> Result<Bytes, Problem> {
+    let (mut octets, mut length) = (BytesMut::new(), 0);
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| Problem::malformed(&error.to_string()))?;
+        let data = frame.into_data().unwrap_or_default();
+        length += data.len();
+        if length <= BODY_MAX {
+            octets.extend_from_slice(&data);
+        } else if length > HEARD_MAX {
+            break;
         }
-        Ok(Err(error)) => Err(Problem::malformed(&error.to_string())),
-        Err(_) => Err(Problem::new(
-            StatusCode::REQUEST_TIMEOUT,
-            None,
-            "the body does not come",
-        )),
     }
+    if length > BODY_MAX {
+        let detail = format!("more than {BODY_MAX} octets");
+        return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, None, detail));
+    }
+    Ok(octets.freeze())
 }
 
 /// What this UPF can do about a subscription, by its settings.
@@ -195,18 +216,13 @@ pub(super) fn begin(watch: &mut Watch, state: &State, sessions: &[Seen]) -> Resu
         return Ok(());
     }
     let at = now();
-    let room = (state.settings.max_ues as usize).saturating_sub(state.ues());
-    watch.begin_look();
+    let look = watch.begin_look();
     for counts in sessions.iter().map(Seen::counts) {
         if is_of_slice(&state.slices, watch.asked(), counts.dnn) {
-            let is_room = watch.ue_count() < room;
-            watch.see(at, &counts, is_room);
+            watch.see(look, at, &counts, true);
         }
     }
-    watch.end_look(at, now());
-    if watch.left_out() > 0 {
-        return Err(no_room("as many UEs as there may be (nupf.max_ues)"));
-    }
+    watch.end_look(look, at);
     if watch.ue_count() == 0 {
         let cause = Some("CONTEXT_NOT_FOUND");
         let detail = "no session has this address here";
@@ -232,7 +248,8 @@ fn check_room(state: &State, from: IpAddr) -> Result<(), Problem> {
             "as many subscriptions as there may be (nupf.max_subscriptions)",
         ));
     }
-    let own = all.values().filter(|of| of.from == from).count();
+    let of = |from: IpAddr| network(from.to_canonical());
+    let own = all.values().filter(|one| of(one.from) == of(from)).count();
     if own >= consumer_subscriptions as usize {
         return Err(no_room(
             "as many subscriptions as one consumer may have (nupf.consumer_subscriptions)",
@@ -263,14 +280,18 @@ async fn subscribe(exposure: &Arc<Exposure>, from: IpAddr, body: &[u8]) -> Resul
         begin(&mut watch, &state, &sessions)?;
         let reports: Vec<Value> = sessions
             .iter()
-            .flat_map(|seen| watch.so_far(now(), &seen.counts()))
+            .map(Seen::counts)
+            .filter(|counts| is_of_slice(&state.slices, watch.asked(), counts.dnn))
+            .flat_map(|counts| watch.so_far(now(), &counts))
             .collect();
         let subscription = Subscription {
             watch,
-            document: subscription.clone(),
+            document: subscription.to_string().into(),
             from,
+            telling: None,
         };
         state.subscriptions.insert(id, subscription);
+        state.revision += 1;
         if state.lines.may(tokio::time::Instant::now()) {
             tracing::info!(%consumer, address = %from, subscription = %id, "nupf: subscribed");
         }
@@ -298,7 +319,9 @@ async fn change(exposure: &Arc<Exposure>, id: Uuid, body: &[u8]) -> Result<Answe
     let (document, asked) = {
         let state = exposure.state();
         let subscription = state.subscriptions.get(&id).ok_or_else(unknown)?;
-        let document = changed(&subscription.document, body)?;
+        // It was written by us.
+        let document = serde_json::from_str(&subscription.document).unwrap_or_default();
+        let document = changed(&document, body)?;
         let asked = accept(&state, &document).map_err(|problem| problem.below("/subscription"))?;
         (document, asked)
     };
@@ -307,8 +330,12 @@ async fn change(exposure: &Arc<Exposure>, id: Uuid, body: &[u8]) -> Result<Answe
     let mut next = Watch::new(asked, now());
     begin(&mut next, &state, &sessions)?;
     let subscription = state.subscriptions.get_mut(&id).ok_or_else(unknown)?;
-    subscription.watch.change(next);
-    subscription.document = document;
+    if subscription.watch.asked().notify != next.asked().notify {
+        subscription.stop_telling();
+    }
+    subscription.watch.change(next, now());
+    subscription.document = document.to_string().into();
+    state.revision += 1;
     drop(state);
     exposure.changed.notify_one();
     Ok(response(StatusCode::NO_CONTENT, Bytes::new()))
@@ -317,6 +344,7 @@ async fn change(exposure: &Arc<Exposure>, id: Uuid, body: &[u8]) -> Result<Answe
 fn unsubscribe(exposure: &Exposure, id: Uuid) -> Result<Answer, Problem> {
     let mut state = exposure.state();
     let ended = state.subscriptions.remove(&id).ok_or_else(unknown)?;
+    state.revision += 1;
     if state.lines.may(tokio::time::Instant::now()) {
         let consumer = ended.watch.asked().consumer;
         tracing::info!(%consumer, address = %ended.from, subscription = %id, "nupf: unsubscribed");

@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::Exposure;
-use super::requests::{answer, too_many};
+use super::requests::answer;
 use crate::api::clients::{Budget, Client, Clients};
 
 /// Connections at a time; further ones are closed.
@@ -39,6 +39,8 @@ const GRACE: Duration = Duration::from_secs(5);
 const STREAMS: u32 = 16;
 /// Octets of the headers of a request.
 const HEADERS_MAX: u32 = 16 << 10;
+/// Octets of a request that come before they are asked for.
+const WINDOW: u32 = 64 << 10;
 /// Octets that wait to be sent on one connection, for each request.
 const SEND_BUFFER: usize = 64 << 10;
 /// Pause when the process has no file descriptor left.
@@ -114,9 +116,13 @@ async fn welcome(
     exposure: Arc<Exposure>,
 ) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    // Certificates are renewed: as they are now.
-    let tls = exposure.state().settings.server_tls();
-    match tls.map_err(io::Error::other)? {
+    let (is_tls, tls) = {
+        let mut state = exposure.state();
+        let is_tls = state.settings.is_tls();
+        (is_tls, state.certificates().server.clone())
+    };
+    match tls.filter(|_| is_tls) {
+        None if is_tls => Err(io::Error::other("no certificate could be read")),
         None => serve_connection(stream, of, exposure).await,
         Some(tls) => {
             let shaken = timeout(HANDSHAKE, tls.acceptor().accept(stream)).await;
@@ -134,10 +140,8 @@ async fn serve_connection(
     let service = service_fn(move |request: Request<Incoming>| {
         let (exposure, client) = (Arc::clone(&exposure), Arc::clone(&client));
         async move {
-            let answered: Response<_> = match client.asks(Instant::now()) {
-                Ok(()) => answer(&exposure, from.ip(), request).await,
-                Err(wait) => too_many(wait),
-            };
+            let budget = client.asks(Instant::now());
+            let answered: Response<_> = answer(&exposure, (from.ip(), budget), request).await;
             Ok::<_, Infallible>(answered)
         }
     });
@@ -146,6 +150,8 @@ async fn serve_connection(
         .max_concurrent_streams(STREAMS)
         .max_header_list_size(HEADERS_MAX)
         .max_send_buf_size(SEND_BUFFER)
+        .initial_stream_window_size(WINDOW)
+        .initial_connection_window_size(4 * WINDOW)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = pin!(connection);
     if let Ok(ended) = timeout(CONNECTION, connection.as_mut()).await {

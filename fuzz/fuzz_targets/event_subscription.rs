@@ -11,13 +11,19 @@ libfuzzer_sys::fuzz_target!(|octets: &[u8]| {
     let Ok(subscription) = serde_json::from_slice(subscription.unwrap_or_default()) else {
         return;
     };
-    let period = Duration::from_secs(10);
-    let read = |subscription| Asked::read(subscription, Bounds { period }, time::OffsetDateTime::UNIX_EPOCH);
+    let bounds = Bounds {
+        period: Duration::from_secs(10),
+    };
     let changed = operations.map(|operations| changed(&subscription, operations));
-    for subscription in [Some(subscription), changed.and_then(Result::ok)].into_iter().flatten() {
-        match read(&subscription) {
-            Ok(asked) => assert!(asked.mode.period >= period && !asked.events.is_empty()),
-            Err(problem) => assert!(problem.status().is_client_error() && problem.body().len() < 4096),
+    for subscription in [Some(subscription), changed.and_then(Result::ok)]
+        .into_iter()
+        .flatten()
+    {
+        match Asked::read(&subscription, bounds, time::OffsetDateTime::UNIX_EPOCH) {
+            Ok(asked) => assert!(asked.mode.period >= bounds.period && !asked.events.is_empty()),
+            Err(problem) => {
+                assert!(problem.status().is_client_error() && problem.body().len() < 4096)
+            }
         }
     }
 });

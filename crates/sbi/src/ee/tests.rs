@@ -821,3 +821,27 @@ fn a_period_without_traffic_is_no_report_and_sessions_without_address_are_nobody
     assert_eq!(watch.report(now).unwrap().unwrap().len(), 1);
     assert_eq!(watch.reports(), 0, "until it is told");
 }
+
+#[test]
+fn a_change_during_a_look_forgets_nobody_that_is_left_out() {
+    let mut clock = Clock::new();
+    let mut watch = Watch::new(any_ue(volumes()), clock.now());
+    let ue = ["10.60.0.1/32".parse().unwrap()];
+    let pdrs = [(1, 0, amount(1000, 1))];
+    let counts = |seid| Counts {
+        seid,
+        ue: &ue,
+        dnn: None,
+        pdrs: &pdrs,
+    };
+    let (look, now) = (watch.begin_look(), clock.now());
+    assert!(!watch.see(look, now, &counts(1), false));
+    watch.change(Watch::new(any_ue(volumes()), now), now);
+    watch.end_look(look, now);
+    assert_eq!(watch.left_out(), 1);
+    let now = clock.sleep(Duration::from_secs(10));
+    let look = watch.begin_look();
+    assert!(watch.see(look, now, &counts(1), true));
+    watch.end_look(look, now);
+    assert_eq!(watch.report(now), Ok(None), "it had counted that before");
+}

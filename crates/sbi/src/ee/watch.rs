@@ -229,6 +229,7 @@ impl Watch {
             next.names = std::mem::take(&mut self.names);
             (next.begun, next.looked) = (self.begun, self.looked);
             (next.since, next.left_out) = (self.since, self.left_out);
+            next.leaving_out = self.leaving_out;
         }
         *self = next;
     }

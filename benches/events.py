@@ -152,7 +152,7 @@ def bench(options, folder):
     consumer.wait(lambda: items.so_far() >= options.sessions, "a period")
     since = items.so_far()
     found["all UEs, a packet each"] = costs.over(options.seconds)
-    # What the SMF waits for here is the interpreter, which notifications take from it.
+    # Here the SMF waits for the interpreter, which notifications take from it.
     for name in [name for name in found["all UEs, a packet each"] if name.startswith("heartbeat")]:
         del found["all UEs, a packet each"][name]
     found["all UEs, a packet each"]["items_per_s"] = (items.so_far() - since) / options.seconds

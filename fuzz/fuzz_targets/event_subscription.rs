@@ -1,4 +1,4 @@
-//! What a consumer of events may send: a subscription, a zero octet, and changes to it.
+//! Any octets of a consumer of events: a subscription, a zero octet, and changes to it.
 #![no_main]
 
 use std::time::Duration;

@@ -89,7 +89,7 @@ def instant(text):
 
 
 def shown(node):
-    """What `turnpike status` has of it, once it is there."""
+    """Its part of `turnpike status`, once it is there."""
     until(lambda: "nupf" in node.get("status"), "[nupf]")
     return node.get("status")["nupf"]
 
@@ -105,7 +105,7 @@ def await_quiet(radio):
 
 
 def volumes(bench):
-    """What a user has sent and got, to the octet, period by period; and at its end."""
+    """A user's packets, to the octet, period by period; and at its end."""
     consumer = bench.consumer()
     node = bench.node(lines())
     traffic = bench.smf(node)
@@ -178,7 +178,7 @@ def targets(bench):
     assert all(set(item["userDataUsageMeasurements"][0]) == {"volumeMeasurement"} for item in consumer.items("v"))
     assert all(set(item["userDataUsageMeasurements"][0]) == {"throughputMeasurement"} for item in consumer.items("t"))
     assert {item["ueIpv4Addr"] for item in consumer.items("t")} == {OTHER}
-    # Those that have ended are no more.
+    # Three have ended, and are no more.
     until(lambda: shown(node)["subscriptions"] == 7, "the end of three")
     assert shown(node)["dropped"] == 0
     metrics = subprocess.run(["curl", "-sS", "-H", f"Authorization: Bearer {upf.TOKEN}", f"http://{upf.API}/metrics"], capture_output=True, text=True, check=True, timeout=NEVER_S).stdout

@@ -111,7 +111,7 @@ class Consumer(Nrf):
                 sums[way][1] += volume[f"{name}NbOfPackets"]
         return sums
 
-    # What the lab's NRF does otherwise.
+    # In place of the lab NRF's own.
 
     def _judge(self, request):
         say = request.complaints.append

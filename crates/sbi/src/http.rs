@@ -149,7 +149,7 @@ pub async fn tell(
     (taken, Ok(status))
 }
 
-/// Where a consumer is told, and the way there.
+/// A consumer's callback, and the connection to it.
 struct Telling {
     callback: Callback,
     name: &'static str,

@@ -117,7 +117,7 @@ impl Server {
     }
 }
 
-/// Where a consumer wants to be told of events: a URI of its own, with scheme and host.
+/// A consumer's URI for notifications, with scheme and host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Callback {
     pub(crate) server: Server,
@@ -143,7 +143,7 @@ impl Callback {
         self.server.is_tls
     }
 
-    /// Where it is an address, and no name.
+    /// Its host, if that is an address and no name.
     pub fn address(&self) -> Option<IpAddr> {
         self.server.host().parse().ok()
     }

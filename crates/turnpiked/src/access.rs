@@ -1,15 +1,15 @@
 //! The file by which programs of this host find REST, and may change something there.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use report::Access;
 
 use crate::system;
+use crate::whole_file;
 
 /// Removes the file when it is dropped.
 #[derive(Debug)]
@@ -56,21 +56,7 @@ pub(crate) fn offer(
     };
     fs::create_dir_all(folder)?;
     let path = folder.join(Access::NAME);
-    // Whole, or not there; and never somebody else's file.
-    let unfinished = folder.join(format!(".{}.{}", Access::NAME, std::process::id()));
-    let _ = fs::remove_file(&unfinished);
-    let mut options = fs::File::options();
-    let mut file = options
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&unfinished)?;
-    let written = file.write_all(&serde_json::to_vec(&access)?);
-    let timed = written.and_then(|()| file.set_modified(read_at));
-    let renamed = timed.and_then(|()| fs::rename(&unfinished, &path));
-    renamed.inspect_err(|_| {
-        let _ = fs::remove_file(&unfinished);
-    })?;
+    whole_file::write(&path, &serde_json::to_vec(&access)?, Some(read_at))?;
     Ok(Offered { path })
 }
 

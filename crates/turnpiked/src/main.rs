@@ -31,6 +31,7 @@ mod system;
 mod telemetry;
 mod text;
 mod usage_log;
+mod whole_file;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -29,6 +29,7 @@ use crate::config::{Config, Nupf, Slice};
 use crate::line_limit::LineLimit;
 use crate::running::Shared;
 use crate::system;
+use crate::whole_file;
 
 /// Time for one notification, redirections included.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -105,7 +106,7 @@ impl Keeper {
         }
         self.at = Some(now);
         let octets = kept::octets(&exposure.state());
-        match kept::write(path, &octets) {
+        match whole_file::write(path, &octets, None) {
             Ok(()) => (self.written, self.has_failed) = (Some(revision), false),
             Err(error) => {
                 if !std::mem::replace(&mut self.has_failed, true) {
@@ -165,7 +166,7 @@ impl Drop for Subscription {
 }
 
 impl Subscription {
-    /// Whoever is being told hears no more of it.
+    /// The consumer hears no more of the report under way.
     fn stop_telling(&mut self) {
         if let Some(telling) = self.telling.take() {
             telling.abort();
@@ -322,7 +323,7 @@ impl Exposure {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What `turnpike status` shows.
+    /// Bring what `turnpike status` shows up to date.
     fn show(&self) {
         let shown = {
             let mut state = self.state();

@@ -35,7 +35,7 @@ pub struct Asked {
     pub correlation: String,
     /// NF instance of the consumer, as it says.
     pub consumer: Uuid,
-    /// Whose traffic.
+    /// Target: its traffic is told.
     pub whom: Whom,
     /// UEs of this DNN alone.
     pub dnn: Option<String>,
@@ -58,7 +58,7 @@ pub enum Whom {
     Any,
 }
 
-/// What is reported.
+/// An event, and its measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// USER_DATA_USAGE_MEASURES: what passed in a period.
@@ -106,7 +106,7 @@ pub struct Names {
     pub gpsi: Option<String>,
 }
 
-/// What the operator allows.
+/// Bounds that the operator sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// Shortest period.

@@ -23,7 +23,7 @@ impl Amount {
         }
     }
 
-    /// What came since `before`; a counter that is lower than it was has begun anew.
+    /// The amount since `before`; a counter that is lower than it was has begun anew.
     pub(super) fn since(self, before: Self) -> Self {
         let began_anew = self.octets < before.octets || self.packets < before.packets;
         let before = if began_anew { Self::default() } else { before };

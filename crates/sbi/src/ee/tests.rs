@@ -374,7 +374,7 @@ fn the_end_of_its_session_is_the_last_report_of_a_named_ue() {
         watch.told(now, (&report, Told::Taken), PATIENCE),
         Err(Over::Bereft)
     );
-    // Where it has been told until then, nothing is left to tell.
+    // Of a period that has been told until then, nothing is left.
     let mut watch = Watch::new(read(&subscription()).unwrap(), clock.now());
     look(&mut watch, clock.now(), &[(7, vec![(1, 0, amount(0, 0))])]);
     let now = clock.sleep(Duration::from_secs(10));

@@ -125,7 +125,7 @@ enum Telling {
     Again(Instant, Arc<Report>),
 }
 
-/// What is known of one session.
+/// A session as it was last seen.
 #[derive(Debug)]
 struct Ue {
     v4: Option<Ipv4Addr>,
@@ -154,7 +154,7 @@ struct Row {
     peak: [Rate; 2],
 }
 
-/// What a consumer is told of one period.
+/// Notifications of one period.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
     asked: Arc<Asked>,
@@ -196,7 +196,7 @@ impl Watch {
         }
     }
 
-    /// What it has been accepted as.
+    /// The subscription as it was accepted.
     pub fn asked(&self) -> &Asked {
         &self.asked
     }
@@ -399,7 +399,7 @@ impl Watch {
         names_one && self.looked > 0 && self.ues.values().all(ended)
     }
 
-    /// What there is to tell now, after a look: nothing before its time, and while a report is under way. `Err`: it is over.
+    /// The report that is due now, after a look: nothing before its time, and while a report is under way. `Err`: it is over.
     pub fn report(&mut self, now: Now) -> Result<Option<Arc<Report>>, Over> {
         match std::mem::replace(&mut self.telling, Telling::Nothing) {
             Telling::Nothing => {}
@@ -659,7 +659,7 @@ impl Report {
         self.rows.is_empty()
     }
 
-    /// What it is a report for.
+    /// The subscription that it is for.
     pub fn asked(&self) -> &Asked {
         &self.asked
     }

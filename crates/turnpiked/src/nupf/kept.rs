@@ -1,9 +1,8 @@
 //! Subscriptions outlive the process (`state.dir`), as sessions do: consumers would wait for reports, and hear of nothing.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::net::IpAddr;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -36,7 +35,7 @@ struct Kept {
     reports: u32,
 }
 
-/// Where they are kept; `None`: they are not.
+/// The file that they are kept in; `None`: they are not kept.
 pub(super) fn path(config: &Config) -> Option<PathBuf> {
     let dir = config.state.dir.as_ref()?;
     let node = recovery::harmless(&config.node.id.to_string());
@@ -55,29 +54,11 @@ pub(super) fn octets(state: &State) -> Vec<u8> {
             None => 0,
         },
     });
-    // What was read from JSON can be written so.
+    // Texts and numbers always can be written.
     serde_json::to_vec(&all.collect::<Vec<_>>()).unwrap_or_default()
 }
 
-/// In place of what was there: whole, or not at all.
-pub(super) fn write(path: &Path, octets: &[u8]) -> io::Result<()> {
-    let name = path.file_name().unwrap_or_default().display();
-    let unfinished = path.with_file_name(format!(".{name}.{}", std::process::id()));
-    let _ = fs::remove_file(&unfinished);
-    let mut options = fs::File::options();
-    let mut file = options
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&unfinished)?;
-    let written = file.write_all(octets);
-    let renamed = written.and_then(|()| fs::rename(&unfinished, path));
-    renamed.inspect_err(|_| {
-        let _ = fs::remove_file(&unfinished);
-    })
-}
-
-/// Those that can be read, and how many there are.
+/// Subscriptions that can be read, and the number of all.
 fn read(path: &Path) -> io::Result<(Vec<Kept>, usize)> {
     let length = fs::metadata(path)?.len();
     if length > FILE_MAX {

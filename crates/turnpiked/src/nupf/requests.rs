@@ -166,7 +166,7 @@ async fn whole(mut body: Incoming) -> Result<Bytes, Problem> {
     Ok(octets.freeze())
 }
 
-/// What this UPF can do about a subscription, by its settings.
+/// The subscription as this UPF can honour it, by its settings.
 fn accept(state: &State, subscription: &Value) -> Result<Asked, Problem> {
     let settings = &state.settings;
     let asked = Asked::read(subscription, settings.bounds(), now().wall)?;

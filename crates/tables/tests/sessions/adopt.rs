@@ -1,7 +1,5 @@
 //! A session that leaves one process and comes to another one, whose configuration has its network instances in another
 //! order: its packets meet the same there.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "test helpers")]
-
 use std::net::{Ipv4Addr, SocketAddr};
 
 use nexthop::NextHopTables;
@@ -11,50 +9,11 @@ use tables::testing::{furnish, hop, ports, resolve_peers};
 use tables::{Layout, Options, Tables, Verdict};
 use testkit::packets::{self, N3, ethernet, gpdu, ipv4};
 
+use crate::wire::{find, group, ie, message};
+
 const UE: Ipv4Addr = Ipv4Addr::new(10, 60, 0, 9);
 const SERVER: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 7);
 const SMF: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(10, 100, 0, 2)), 8805);
-
-/// An IE as it stands on the wire.
-fn ie(kind: u16, value: &[u8]) -> Vec<u8> {
-    [
-        &kind.to_be_bytes(),
-        &(value.len() as u16).to_be_bytes(),
-        value,
-    ]
-    .concat()
-}
-
-fn group(kind: u16, ies: &[Vec<u8>]) -> Vec<u8> {
-    ie(kind, &ies.concat())
-}
-
-fn message(kind: u8, seid: Option<u64>, ies: &[Vec<u8>]) -> Vec<u8> {
-    let body = ies.concat();
-    let flags = 0x20 | u8::from(seid.is_some());
-    let seid: Vec<u8> = seid.map_or(Vec::new(), |seid| seid.to_be_bytes().into());
-    let length = (seid.len() + 4 + body.len()) as u16;
-    let front = [
-        &[flags, kind][..],
-        &length.to_be_bytes(),
-        &seid,
-        &[0, 0, kind, 0],
-    ];
-    [&front.concat()[..], &body].concat()
-}
-
-/// Values of the IEs of this kind.
-fn find(kind: u16, mut ies: &[u8]) -> Vec<&[u8]> {
-    let mut found = Vec::new();
-    while let Some((&[a, b, c, d], rest)) = ies.split_first_chunk() {
-        let (value, behind) = rest.split_at(u16::from_be_bytes([c, d]).into());
-        if u16::from_be_bytes([a, b]) == kind {
-            found.push(value);
-        }
-        ies = behind;
-    }
-    found
-}
 
 /// PDR 1 up, PDR 2 down with QFI 9, both of the network instance `b`.
 fn establishment() -> Vec<u8> {

@@ -470,7 +470,9 @@ fn entry(
         }
         _ => {
             entry.relay = Some(relay(rules.pdrs, pdr));
-            entry.qfi = mark(&qers).filter(|_| is_tunnel);
+            // Packets that wait go into the tunnel some time.
+            let into_tunnel = is_tunnel || action == Action::Buffer;
+            entry.qfi = mark(&qers).filter(|_| into_tunnel);
         }
     }
     // TS 29.281, 5.2.2.7: a PDU Session Container is for N3, N9 and Xn; SMFs drop what has one.

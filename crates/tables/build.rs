@@ -19,12 +19,13 @@ const WORKER_BUILDS: [&str; 4] = ["PLAIN", "COMMON", "RELAY", "GENERAL"];
 const SHARED: &str = "tp_(side|config|traffic|port_stats|nexthop|shaper_stats|leave|cpu)";
 
 /// What `tp_host.h`, `tp_worker.h`, `tp_queue.h` and `tp_wheel.h` declare.
-const NATIVE_CALLS: [&str; 23] = [
+const NATIVE_CALLS: [&str; 24] = [
     "tp_host_run",
     "tp_host_prefix",
     "tp_host_wrap",
     "tp_host_entry_of",
     "tp_host_user",
+    "tp_host_n4_serve",
     "tp_drop_name",
     "tp_worker_burst",
     "tp_queue_reserve",
@@ -52,6 +53,7 @@ fn main() {
     for folder in [
         "include",
         "pipeline",
+        "n4",
         "platform/xdp",
         "platform/host",
         "platform/worker",
@@ -86,8 +88,8 @@ fn stop(message: &str) -> ! {
     exit(1)
 }
 
-fn includes(root: &Path) -> [PathBuf; 2] {
-    [root.join("include"), root.join("pipeline")]
+fn includes(root: &Path) -> [PathBuf; 3] {
+    ["include", "pipeline", "n4"].map(|folder| root.join(folder))
 }
 
 /// clang 19 makes the fastest program of those that are tested (docs/decisions).
@@ -356,7 +358,7 @@ fn write_abi(root: &Path, out: &Path) {
         .prepend_enum_name(false)
         .allowlist_recursively(false)
         .allowlist_item(
-            "tp_(tables|port_config|result|fib|verdict|host_.*|queue.*|frame|worker.*|wheel.*)|TP_(VERDICT|HOST|TUNNEL6|BURST|WHEEL)_.*",
+            "tp_(tables|port_config|result|fib|verdict|host_.*|n4_.*|queue.*|frame|worker.*|wheel.*)|TP_(VERDICT|HOST|N4|TUNNEL6|BURST|WHEEL)_.*",
         )
         .derive_default(true)
         .no_debug("tp_(tables|worker)")

@@ -8,6 +8,7 @@ mod direction;
 mod entry;
 mod filter;
 mod ids;
+mod lent;
 mod meter;
 mod room;
 mod session;
@@ -20,6 +21,10 @@ pub use entry::{
 };
 pub use filter::{Filter, Flow};
 pub use ids::{CapacityId, NiId, PdrId, PolicyId, PredefinedId, QerId, Qfi, QfiSet};
+pub use lent::{
+    LENT_FARS, LENT_PDRS, Lent, LentAction, LentChange, LentFar, LentProfile, LentTarget, SeidKey,
+    Served, Slow, TEMPLATE_OCTETS, TEMPLATES, TEMPLATES_OF_LENGTH, Template, TemplateUpdate,
+};
 pub use meter::{
     Above, CAPACITIES_ON_WAY, Limit, PacketRate, Rate, Share, SharedMeter, WEIGHT_MAX,
 };

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 use crate::ids::{PdrId, PredefinedId};
+use crate::lent::{Lent, SeidKey, Served, Slow, Template};
 use crate::room::{Holding, NoRoom, Resource};
 use crate::session::Compiled;
 
@@ -111,6 +112,41 @@ pub trait Tables {
 
     /// The present answers of [`Self::counted_at`] are known elsewhere.
     fn counts_are_kept(&mut self) {}
+
+    /// From now on sessions may be lent, in so many places, which SEIDs name by this key. Whether these tables can have them.
+    fn borrow_sessions(&mut self, _places: u32, _: SeidKey) -> bool {
+        false
+    }
+
+    /// Requests about this session may be served, until it is [held](Self::hold) again. It is in these tables.
+    fn lend(&mut self, _: &Self::Handle, _: &Lent) {}
+
+    /// The session in this place is about to change in another way than by [`Self::serve`]: no request about it is served. It may
+    /// not even be lent.
+    fn hold(&mut self, _place: u32) {}
+
+    /// Read what [`Self::serve`] will read first. The result means nothing.
+    fn touch_place(&self, _place: u32) -> u64 {
+        0
+    }
+
+    /// The session in this place is gone.
+    fn return_place(&mut self, _place: u32) {}
+
+    /// A request about the session in this place has come, which was not served: older ones may be repeated ones.
+    fn heard(&mut self, _place: u32, _sequence: u32) {}
+
+    /// Requests are served by this template under this number, below [`TEMPLATES`](crate::TEMPLATES), from now on; `None`: by no such
+    /// one. `false`: there are too many of its length.
+    fn teach(&mut self, _number: usize, _: Option<&Template>) -> bool {
+        false
+    }
+
+    /// Carry a request out that has come within this association, all of it or nothing. `Ok`: packets meet it, and what is left to
+    /// do is to tell its sender, and to know it.
+    fn serve(&mut self, _octets: &[u8], _association: u32, _: &mut Served) -> Result<(), Slow> {
+        Err(Slow::Other)
+    }
 }
 
 /// Where packets of a PDR are counted.

@@ -8,6 +8,7 @@
 
 mod links;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -339,6 +340,17 @@ impl World {
         let line = format!("turnpike_pfcp_events_total{{event=\"{event}\"}} ");
         let count = metrics.lines().find_map(|l| l.strip_prefix(&line));
         count.map_or(Ok(0), |count| Ok(count.trim().parse()?))
+    }
+
+    /// Modifications by who has served them (`n4.fast_path`): `served`, or why the data path did not.
+    pub fn fast_path(&self) -> Result<BTreeMap<String, u64>> {
+        let upf = self.upf.as_ref().context("the UPF is down")?;
+        let metrics = upf.get_text(&self.upf_ns, "/metrics")?;
+        let name = "turnpike_pfcp_fast_path_requests_total{outcome=\"";
+        let rows = metrics.lines().filter_map(|line| line.strip_prefix(name));
+        let rows = rows.filter_map(|row| row.split_once("\"} "));
+        rows.map(|(outcome, count)| Ok((outcome.to_owned(), count.trim().parse()?)))
+            .collect()
     }
 
     /// Asks REST of the UPF.

@@ -61,6 +61,7 @@ pub(crate) mod host {
     use super::shared::{tp_config, tp_cpu, tp_shaper_stats, tp_side};
 
     type __u8 = u8;
+    type __u16 = u16;
     type __u32 = u32;
     type __u64 = u64;
     include!(concat!(env!("OUT_DIR"), "/abi_host.rs"));
@@ -528,6 +529,8 @@ unsafe impl Plain for RouteLine {}
 unsafe impl Plain for RouteMap {}
 // SAFETY: as above.
 unsafe impl Plain for raw::tp_trace {}
+// SAFETY: as above; it has no padding, as its size says.
+unsafe impl Plain for host::tp_n4_line {}
 
 /// The words of a struct, as memory holds them.
 pub(crate) fn words_of<T: Plain, const N: usize>(value: &T) -> [u64; N] {

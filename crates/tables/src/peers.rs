@@ -17,6 +17,8 @@ pub(crate) const NEXTHOP_BY_KERNEL: u32 = 0;
 struct Slot {
     peer: Peer,
     users: u32,
+    /// Of these, those that send nothing there: they know the peer, for when somebody does.
+    keepers: u32,
     /// Releases that have not had their grace period; the line is free when both are zero.
     retiring: u32,
 }
@@ -66,12 +68,37 @@ impl Peers {
         self.slots[index as usize] = Some(Slot {
             peer,
             users: 1,
+            keepers: 0,
             retiring: 0,
         });
         self.by_address.insert(peer, index);
         self.store(index, peer, NEXTHOP_BY_KERNEL);
         self.changes.push(PeerChange::Added(peer));
         Some(index)
+    }
+
+    /// One more user of a peer that is in use.
+    pub(crate) fn share(&mut self, index: u32) {
+        if let Some(Some(slot)) = self.slots.get_mut(index as usize) {
+            slot.users += 1;
+        }
+    }
+
+    /// One more user, who sends nothing there.
+    pub(crate) fn keep(&mut self, peer: Peer) -> Option<u32> {
+        let index = self.acquire(peer)?;
+        if let Some(Some(slot)) = self.slots.get_mut(index as usize) {
+            slot.keepers += 1;
+        }
+        Some(index)
+    }
+
+    /// One such user less, as [`Self::release`].
+    pub(crate) fn let_go(&mut self, index: u32) -> bool {
+        if let Some(Some(slot)) = self.slots.get_mut(index as usize) {
+            slot.keepers -= 1;
+        }
+        self.release(index)
     }
 
     /// One user less. `true`: it was the last; call [`Self::settle`] after a grace period.
@@ -144,7 +171,8 @@ impl Peers {
     /// Peers that sessions send to.
     pub(crate) fn in_use(&self) -> impl Iterator<Item = Peer> + '_ {
         let slots = self.slots.iter().flatten();
-        slots.filter(|slot| slot.users > 0).map(|slot| slot.peer)
+        let is_used = |slot: &&Slot| slot.users > slot.keepers;
+        slots.filter(is_used).map(|slot| slot.peer)
     }
 
     /// Append what came and went since the last call.

@@ -7,6 +7,7 @@ pub(crate) mod alarms;
 pub(crate) mod entries;
 mod feature_users;
 mod holdings;
+mod lending;
 mod needs;
 mod network_instances;
 mod node;
@@ -23,7 +24,9 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 
-use compiled::{CapacityId, Compiled, Holding, NiId, NoRoom, Resource};
+use compiled::{
+    CapacityId, Compiled, Holding, Lent, NiId, NoRoom, Resource, SeidKey, Served, Slow, Template,
+};
 use ipnet::{IpNet, Ipv6Net};
 
 use crate::abi::{Cpu, Features};
@@ -34,6 +37,7 @@ use crate::layout::{Layout, Memory};
 use crate::prefixes;
 use crate::routing::{RouteRun, neighbour_key};
 use crate::store::alarms::Alarms;
+use crate::store::lending::{Beside, Lending};
 use crate::store::network_instances::NetworkInstances;
 use crate::store::node::NodeTables;
 use crate::store::plan::{Plan, Planner};
@@ -55,6 +59,9 @@ pub(crate) struct Store {
     done: Vec<Retired>,
     plan: Plan,
     former: Superseded,
+    /// `None`: no session is lent.
+    lending: Option<Box<Lending>>,
+    salt: u64,
 }
 
 impl Store {
@@ -83,8 +90,88 @@ impl Store {
             done: Vec::new(),
             plan: Plan::default(),
             former: Superseded::default(),
+            lending: None,
+            salt,
             mem,
         }
+    }
+
+    /// [`compiled::Tables::borrow_sessions`]
+    pub(crate) fn borrow_sessions(&mut self, places: u32, key: SeidKey) -> bool {
+        // What a rate says depends on what an entry was before, where packets wait for theirs.
+        if self.shard.longest_wait.is_some() {
+            return false;
+        }
+        self.lending = Lending::new(places, key, self.salt).ok().map(Box::new);
+        self.lending.is_some()
+    }
+
+    fn beside_lending<R>(
+        &mut self,
+        act: impl FnOnce(&mut Lending, &mut Beside<'_>) -> R,
+    ) -> Option<R> {
+        let Self {
+            mem,
+            node,
+            shard,
+            grace,
+            lending,
+            ..
+        } = self;
+        let mut beside = Beside {
+            mem,
+            node,
+            shard,
+            grace,
+        };
+        Some(act(lending.as_mut()?, &mut beside))
+    }
+
+    /// [`compiled::Tables::lend`]
+    pub(crate) fn lend(&mut self, handle: &Handle, lent: &Lent) {
+        self.beside_lending(|lending, beside| lending.lend(handle, lent, beside));
+    }
+
+    /// [`compiled::Tables::hold`]
+    pub(crate) fn hold(&self, place: u32) {
+        if let Some(lending) = &self.lending {
+            lending.hold(place);
+        }
+    }
+
+    /// [`compiled::Tables::touch_place`]
+    pub(crate) fn touch_place(&self, place: u32) -> u64 {
+        let lending = self.lending.as_ref();
+        lending.map_or(0, |lending| lending.touch(place))
+    }
+
+    /// [`compiled::Tables::return_place`]
+    pub(crate) fn return_place(&mut self, place: u32) {
+        self.beside_lending(|lending, beside| lending.return_place(place, beside));
+    }
+
+    /// [`compiled::Tables::heard`]
+    pub(crate) fn heard(&self, place: u32, sequence: u32) {
+        if let Some(lending) = &self.lending {
+            lending.heard(place, sequence);
+        }
+    }
+
+    /// [`compiled::Tables::teach`]
+    pub(crate) fn teach(&mut self, number: usize, template: Option<&Template>) -> bool {
+        let lending = self.lending.as_mut();
+        lending.is_some_and(|lending| lending.teach(number, template))
+    }
+
+    /// [`compiled::Tables::serve`]
+    pub(crate) fn serve(
+        &mut self,
+        octets: &[u8],
+        association: u32,
+        served: &mut Served,
+    ) -> Result<(), Slow> {
+        self.beside_lending(|lending, beside| lending.serve(octets, association, served, beside))
+            .unwrap_or(Err(Slow::Other))
     }
 
     pub(crate) fn register_pool(&mut self, ni: NiId, pool: IpNet) -> Result<(), NoRoom> {

@@ -11,8 +11,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use compiled::{
-    BufferLimits, Compiled, CountedAt, Counters, EndedTunnel, Holding, NiId, NoRoom, PdrId,
-    PredefinedId, Resource,
+    BufferLimits, Compiled, CountedAt, Counters, EndedTunnel, Holding, Lent, NiId, NoRoom, PdrId,
+    PredefinedId, Resource, SeidKey, Served, Slow, Template,
 };
 use ipnet::IpNet;
 
@@ -718,6 +718,38 @@ impl compiled::Tables for Tables {
 
     fn counts_are_kept(&mut self) {
         self.store.shard.counts_are_kept();
+    }
+
+    fn borrow_sessions(&mut self, places: u32, key: SeidKey) -> bool {
+        self.store.borrow_sessions(places, key)
+    }
+
+    fn lend(&mut self, handle: &Handle, lent: &Lent) {
+        self.store.lend(handle, lent);
+    }
+
+    fn hold(&mut self, place: u32) {
+        self.store.hold(place);
+    }
+
+    fn touch_place(&self, place: u32) -> u64 {
+        self.store.touch_place(place)
+    }
+
+    fn return_place(&mut self, place: u32) {
+        self.store.return_place(place);
+    }
+
+    fn heard(&mut self, place: u32, sequence: u32) {
+        self.store.heard(place, sequence);
+    }
+
+    fn teach(&mut self, number: usize, template: Option<&Template>) -> bool {
+        self.store.teach(number, template)
+    }
+
+    fn serve(&mut self, octets: &[u8], association: u32, served: &mut Served) -> Result<(), Slow> {
+        self.store.serve(octets, association, served)
     }
 
     fn parted(&self, pdr: PdrId) -> Option<Counters> {

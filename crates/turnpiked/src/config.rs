@@ -123,6 +123,19 @@ pub(crate) struct N4 {
     pub(crate) receive_buffer_mib: u32,
     #[serde(default = "N4::busy_poll_us")]
     pub(crate) busy_poll_us: u32,
+    #[serde(default)]
+    pub(crate) fast_path: FastPath,
+}
+
+/// Who serves requests that only update FARs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum FastPath {
+    /// The core, as all others.
+    #[default]
+    Off,
+    /// The engine of the data path, in the control thread.
+    User,
 }
 
 impl N4 {

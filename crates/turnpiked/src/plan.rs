@@ -13,7 +13,8 @@ use tables::{Layout, Mode, Options, PortConfig, Roles, Shaping};
 use topology::Topology;
 
 use crate::config::{
-    Config, DatapathKind, ForwardingPolicy, Interface, NetworkInstance, NodeId, XdpMode, doubts,
+    Config, DatapathKind, FastPath, ForwardingPolicy, Interface, NetworkInstance, NodeId, XdpMode,
+    doubts,
 };
 
 /// UE addresses of one page of the tables: `TP_UE_PAGE_BITS`.
@@ -335,6 +336,7 @@ pub(crate) fn session(config: &Config, seed: u64) -> session::Config {
         graceful_release: seconds(n4.graceful_release_s),
         overload_at_percent: n4.overload_at_percent,
         peer_port: n4.peer_port,
+        fast_path: n4.fast_path == FastPath::User,
         allow: n4.allow.clone(),
         seed,
         ..session::Config::default()

@@ -46,6 +46,16 @@ pub(crate) struct N4Report {
     pub(crate) messages: Vec<MessageCount>,
     /// Other counters of N4 by name: malformed, duplicates, repeats and so on.
     pub(crate) counters: BTreeMap<String, u64>,
+    /// `n4.fast_path`; `None`: it is off.
+    pub(crate) fast_path: Option<FastPathTotals>,
+}
+
+/// Requests that the data path has served, or not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FastPathTotals {
+    /// By outcome: `served`, or why not.
+    pub(crate) requests: Vec<(&'static str, u64)>,
+    pub(crate) templates: u64,
 }
 
 /// PFCP messages of one kind.

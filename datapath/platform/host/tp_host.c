@@ -259,6 +259,46 @@ __u64 tp_host_user(struct tp_tables *t, const struct tp_port_config *port, __u8 
 	return ue.hi;
 }
 
+struct tp_n4_env {
+	struct tp_env env;
+	const struct tp_n4_tables *n4;
+};
+
+static TP_INLINE const struct tp_n4_config *tp_n4_config_of(struct tp_n4_env *env) { return env->n4->config; }
+
+static TP_INLINE struct tp_n4_line *tp_n4_line_at(struct tp_n4_env *env, __u32 index)
+{
+	return index < env->n4->n_lines ? &env->n4->lines[index] : NULL;
+}
+
+static TP_INLINE const struct tp_n4_template *tp_n4_template_at(struct tp_n4_env *env, __u32 index)
+{
+	return index < TP_N4_TEMPLATES ? &env->n4->templates[index] : NULL;
+}
+
+static TP_INLINE const struct tp_n4_alias *tp_n4_alias_at(struct tp_n4_env *env, __u32 index)
+{
+	return index < env->n4->n_aliases ? &env->n4->aliases[index] : NULL;
+}
+
+static TP_INLINE __u32 tp_n4_aliases(struct tp_n4_env *env) { return env->n4->n_aliases; }
+
+static TP_INLINE struct tp_entry *tp_n4_entry_at(struct tp_n4_env *env, __u32 index) { return tp_entry_at(&env->env, index); }
+
+static TP_INLINE struct tp_side *tp_n4_side_at(struct tp_n4_env *env, __u32 index) { return tp_side_at(&env->env, index); }
+
+static TP_INLINE int tp_n4_buffers(struct tp_n4_env *env) { return TP_READ(tp_config_of(&env->env)->held_max) > 0; }
+
+#include "serve.h"
+
+int tp_host_n4_serve(struct tp_tables *t, const struct tp_n4_tables *n4, const struct tp_n4_request *request,
+		     struct tp_n4_done *done)
+{
+	struct tp_n4_env env = {{.tables = t, .port = &any_port}, n4};
+
+	return tp_n4_serve(&env, request, done);
+}
+
 const char *tp_drop_name(__u32 reason)
 {
 	static const char *const names[] = {

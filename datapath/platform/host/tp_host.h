@@ -9,6 +9,7 @@
 
 #include "tp_abi.h"
 #include "tp_fib.h"
+#include "tp_n4.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -119,6 +120,20 @@ __u32 tp_host_prefix(struct tp_tables *t, __u32 teid, __u8 *prefix, __u32 *ni);
  *
  * 0: the frame has none: it is malformed, a fragment, GTP-U but no G-PDU, or no IP. */
 __u64 tp_host_user(struct tp_tables *t, const struct tp_port_config *port, __u8 *frame, __u32 len, __u8 *dir);
+
+/* Tables of PFCP in the data plane. n_aliases is a power of two, TP_N4_WAYS at least; there are TP_N4_TEMPLATES templates. */
+struct tp_n4_tables {
+	const struct tp_n4_config *config;
+	struct tp_n4_line *lines;
+	const struct tp_n4_template *templates;
+	const struct tp_n4_alias *aliases;
+	__u32 n_lines;
+	__u32 n_aliases;
+};
+
+/* Serve a PFCP request (n4/serve.h). enum tp_n4_verdict. */
+int tp_host_n4_serve(struct tp_tables *t, const struct tp_n4_tables *n4, const struct tp_n4_request *request,
+		     struct tp_n4_done *done);
 
 /* Name of a drop reason, for messages; "unknown" outside enum tp_drop. */
 const char *tp_drop_name(__u32 reason);

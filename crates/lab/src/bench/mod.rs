@@ -65,6 +65,9 @@ pub struct Options {
     /// Of users that are spread over CPUs.
     #[arg(long, requires = "succession_only")]
     pub spread: bool,
+    /// Only what path switches cost with and without `n4.fast_path`, with so many sessions.
+    #[arg(long)]
+    pub n4_only: bool,
     /// Only what TCP gets of maximum bit rates, on the chosen data path.
     #[arg(long)]
     pub tcp_only: bool,
@@ -151,6 +154,9 @@ pub fn run(options: &Options) -> Result<()> {
         succession::measure(&mut figures, options)?;
         return report(&figures, options);
     }
+    if options.n4_only {
+        return report(&Bench::fast_path(figures, options)?, options);
+    }
     if options.tcp_only {
         tcp::measure(&mut figures)?;
         return report(&figures, options);
@@ -218,6 +224,37 @@ impl Bench {
             runs,
             most: sessions,
         })
+    }
+
+    /// Path switches of `options.sessions` sessions, served by the core and by templates.
+    fn fast_path(mut figures: Figures, options: &Options) -> Result<Figures> {
+        for (name, line) in [
+            ("off", "fast_path = \"off\""),
+            ("user", "fast_path = \"user\""),
+        ] {
+            let size = options.sessions;
+            let sut = Sut::start_with(size + SAMPLE, 1, vec![("[n4]", line)])?;
+            let mut bench = Self::new(sut, size, options.runs)?;
+            bench.seids = bench.establish(0, size, Shape::Plain)?.1;
+            // Templates are learned, and all sessions lent.
+            bench.path_switches(WARM_UP.max(size), WINDOW)?;
+            // All runs together: what the kernel has counted of a thread that runs is some milliseconds old.
+            let before = bench.sut.cpu()?;
+            for _ in 0..options.runs {
+                bench.path_switches(ROTATION, WINDOW)?;
+            }
+            let spent = (bench.sut.cpu()? - before).as_secs_f64() * 1e6;
+            let each = spent / f64::from(ROTATION) / options.runs as f64;
+            let figure = format!("path_switch_cpu_{name}_{size}");
+            figures.add(&figure, each, "us/request", None);
+            let outcome = bench.path_switches(SAMPLE, 1)?;
+            for (quantile, at) in [("p50", 0.5), ("p99", 0.99)] {
+                let us = outcome.latency.value_at_quantile(at) as f64 / 1e3;
+                let figure = format!("path_switch_{quantile}_window1_{name}_{size}");
+                figures.add(&figure, us, "us", None);
+            }
+        }
+        Ok(figures)
     }
 
     /// All figures with `size` sessions.

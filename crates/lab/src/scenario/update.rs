@@ -24,6 +24,13 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             update_under_load,
         )
         .long(),
+        Scenario::new(
+            "update-under-load-templates",
+            "the same where the data path serves them by a template",
+            update_by_templates,
+        )
+        .line("[n4]", "fast_path = \"user\"")
+        .long(),
     ]
 }
 
@@ -113,6 +120,25 @@ fn update_under_load(world: &mut World) -> Result<String> {
         Ok(watch.received() >= sent.load(Relaxed))
     })?;
     judge(world, &watch, sent.load(Relaxed), rate)
+}
+
+fn update_by_templates(world: &mut World) -> Result<String> {
+    // Each gNB has a UE that stays: the data path knows addresses that sessions lead to.
+    for at in 0..world.gnbs.len() {
+        let plan = world.plan(Family::V4, Style::Open5gs);
+        let smf = world.smf(0)?;
+        let session = smf.establish(&plan)?;
+        let gnb = &world.gnbs[at];
+        let teid = gnb.open(Arc::new(Watch::default()) as Arc<dyn Downlink>);
+        smf.connect(&session, gnb.address(), teid)?;
+    }
+    let seen = update_under_load(world)?;
+    let requests = world.fast_path()?;
+    let served = requests.get("served").copied().unwrap_or(0);
+    // Before that the template is learned, and the second gNB's address.
+    let least = u64::from(UPDATES - 40);
+    ensure!(served >= least, "{requests:?}");
+    Ok(format!("{seen}; {served} by a template"))
 }
 
 fn judge(world: &World, watch: &Watch, sent: u32, rate: f64) -> Result<String> {

@@ -3,6 +3,8 @@
 //! 12 clear bits, the member of a cluster, and 52 enciphered ones: the place of a session and how many have been there
 //! before ([decision](../../../../docs/decisions/0023-a-seid-is-a-place-enciphered.md)).
 
+use compiled::SeidKey;
+
 use crate::base::mix::mix;
 
 /// Bits of a place, and of a generation.
@@ -36,6 +38,14 @@ impl Cipher {
         Self {
             outer: [(a | 1, b), (c | 1, d)],
             inner: [e, f],
+        }
+    }
+
+    /// For the data path, which deciphers SEIDs too.
+    pub(crate) fn key(self) -> SeidKey {
+        SeidKey {
+            outer: self.outer,
+            inner: self.inner,
         }
     }
 

@@ -5,6 +5,8 @@
 
 use std::num::NonZeroU32;
 
+use compiled::SeidKey;
+
 use crate::base::seid::{Cipher, GENERATIONS, PLACES};
 
 /// Places are allocated so many at a time, so that growing never moves what is there.
@@ -123,6 +125,21 @@ impl<S> Slab<S> {
             latest: 0,
             changed: None,
         }
+    }
+
+    /// As many places as there may be.
+    pub(crate) fn places_max(&self) -> u32 {
+        self.places_max
+    }
+
+    /// Key by which SEIDs name places.
+    pub(crate) fn key(&self) -> SeidKey {
+        self.cipher.key()
+    }
+
+    /// Place and generation that a SEID names.
+    pub(crate) fn named(&self, seid: u64) -> Option<(u32, u32)> {
+        self.cipher.place(seid)
     }
 
     /// Places whose sessions may have changed are noted from now on.

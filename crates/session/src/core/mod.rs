@@ -7,6 +7,7 @@ pub(crate) mod changes;
 mod expected;
 pub(crate) mod holdings;
 mod read_ahead;
+mod serve;
 
 #[cfg(test)]
 use std::collections::BTreeMap;
@@ -14,7 +15,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use compiled::{Buffered, Tables};
+use compiled::{Buffered, Slow, Tables};
 use ipnet::IpNet;
 use pfcp::message::SessionEstablishmentRequest;
 use pfcp::{Message, MessageType};
@@ -124,6 +125,12 @@ impl<T: Tables> Core<T> {
         self.settle(now, out);
         if !self.config.allows(from.ip()) {
             return self.ignore(out, from, Ignored::NotAllowed);
+        }
+        if self.shard.serves() {
+            let parts = (&mut self.node, &mut self.shard);
+            if serve::serve(now, parts, (from, datagram), &mut self.outputs) {
+                return self.settle(now, out);
+            }
         }
         let mut left = datagram;
         for _ in 0..BUNDLE_MAX {
@@ -608,6 +615,22 @@ impl<T: Tables> Core<T> {
     /// Counters.
     pub fn stats(&self) -> &Stats {
         self.node.n4().stats()
+    }
+
+    /// Whether requests are served by the data path.
+    pub fn serves(&self) -> bool {
+        self.shard.serves()
+    }
+
+    /// Templates of requests that the data path serves.
+    pub fn templates(&self) -> usize {
+        self.shard.templates()
+    }
+
+    /// Why requests were not served: all reasons, and how often each was one.
+    pub fn slow(&self) -> impl Iterator<Item = (Slow, u64)> + '_ {
+        let stats = self.node.n4().stats();
+        Slow::ALL.into_iter().map(|why| (why, stats.slow_for(why)))
     }
 
     /// Configuration that it was made with.

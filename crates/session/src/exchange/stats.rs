@@ -1,5 +1,6 @@
 //! Counters of the node: what came, what was said, and what went wrong.
 
+use compiled::Slow;
 use pfcp::{Cause, MessageType};
 
 use crate::base::event::Ignored;
@@ -24,6 +25,10 @@ pub struct Stats {
     messages: [[u64; TYPES]; 2],
     causes: Vec<[u64; CAUSES]>,
     ignored: [u64; Ignored::ALL.len()],
+    /// Of [`Slow::ALL`].
+    slow: [u64; Slow::ALL.len()],
+    /// Requests that the data path has served.
+    pub served: u64,
     /// Datagrams of another PFCP version (TS 29.244, 7.6.2).
     pub other_versions: u64,
     /// Requests whose IEs could not be decoded; they were answered with a cause.
@@ -86,6 +91,8 @@ impl Stats {
             messages: [[0; TYPES]; 2],
             causes: vec![[0; CAUSES]; 2 * TYPES],
             ignored: [0; Ignored::ALL.len()],
+            slow: [0; Slow::ALL.len()],
+            served: 0,
             other_versions: 0,
             decode_errors: 0,
             duplicates: 0,
@@ -114,6 +121,20 @@ impl Stats {
             deleted: 0,
             swept: 0,
         }
+    }
+
+    /// The data path did not serve a request.
+    pub(crate) fn slow(&mut self, why: Slow) {
+        let place = Slow::ALL.iter().position(|other| *other == why);
+        if let Some(count) = place.and_then(|place| self.slow.get_mut(place)) {
+            *count += 1;
+        }
+    }
+
+    /// How often it did not, for this reason.
+    pub(crate) fn slow_for(&self, why: Slow) -> u64 {
+        let place = Slow::ALL.iter().position(|other| *other == why);
+        place.map_or(0, |place| self.slow[place])
     }
 
     pub(crate) fn message(&mut self, way: Way, message_type: MessageType) {

@@ -77,6 +77,8 @@ pub struct Config {
     pub answers: Answers,
     /// Sessions deleted in one step when a peer is gone, so that the others are served meanwhile.
     pub deletions_per_step: usize,
+    /// Whether the data path serves requests that it has templates for, as far as it can.
+    pub fast_path: bool,
     /// A number that peers cannot know, drawn afresh at each start: it makes SEIDs hard to guess and
     /// hash tables hard to aim at. The core has no randomness of its own.
     pub seed: u64,
@@ -215,6 +217,7 @@ impl Default for Config {
             peer_port: None,
             answers: Answers::default(),
             deletions_per_step: 512,
+            fast_path: false,
             seed: 0,
         }
     }

@@ -14,6 +14,7 @@ pub(crate) mod qos;
 pub(crate) mod site;
 pub(crate) mod summary;
 pub(crate) mod targets;
+pub(crate) mod template;
 pub(crate) mod unsupported;
 pub(crate) mod urr;
 pub(crate) mod values;

@@ -26,6 +26,13 @@ pub struct QosConfig {
     pub capacities: Vec<CapacityUse>,
 }
 
+impl QosConfig {
+    /// Whether packets that are forwarded meet more than those that wait: capacities, or a DSCP of their flow.
+    pub fn treats_what_leaves(&self) -> bool {
+        !self.capacities.is_empty() || self.flows.iter().any(|flow| flow.dscp.is_some())
+    }
+}
+
 /// Class of the flows with a QFI.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowClass {

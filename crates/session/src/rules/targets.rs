@@ -121,6 +121,11 @@ impl Far {
             .map_or(&[], |duplicates| &duplicates.to)
     }
 
+    /// Whether it says what few FARs do.
+    pub(crate) fn is_rare(&self) -> bool {
+        self.targets.rare().is_some()
+    }
+
     /// Destination in UDP without GTP-U; then [`Forwarding::tunnel`] is `None`. The port is in place of the TEID.
     pub fn udp(&self) -> Option<RemoteFTeid> {
         self.targets.rare()?.udp

@@ -237,6 +237,7 @@ impl<T: Tables> Sessions<T> {
         mut out: Session<T::Handle>,
         tables: &mut T,
     ) -> Context {
+        tables.return_place(place.index());
         let payer = self.ledger.payer(out.peer, place);
         self.ledger.withdraw(payer, &mut out.handle, tables);
         self.ledger.end(out.peer, place);

@@ -129,7 +129,8 @@ impl Context {
             qers: Part::new(&rules.qers),
             bars: Part::new(&rules.bars),
         };
-        self.kept.write(rules, &Ends::default(), &mut Vec::new());
+        self.kept
+            .write(rules, &mut Ends::default(), &mut Vec::new());
     }
 
     /// How many PDRs, FARs, QERs, URRs and BARs there are.

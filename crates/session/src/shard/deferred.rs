@@ -62,6 +62,7 @@ impl<T: Tables> Sessions<T> {
 
     /// Packets meet the rules of a session as they are now. Whether there was room.
     pub(crate) fn publish_anew(&mut self, place: Place, seid: u64, tables: &mut T) -> bool {
+        tables.hold(place.index());
         let Some(session) = self.slab.get_mut(place) else {
             return true;
         };

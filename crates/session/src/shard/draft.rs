@@ -25,7 +25,7 @@ use crate::rules::{
 use crate::shard::context::Context;
 use crate::shard::holders::Holders;
 use crate::shard::index::deferred::{self, Deferral, Timing, Timings};
-use crate::shard::kept::{Ends, Part, Places, ToKeep};
+use crate::shard::kept::{Ends, Kept, Part, Places, ToKeep};
 use crate::usage::measured::UrrChanges;
 use crate::usage::urr_rules::UrrRules;
 
@@ -263,6 +263,11 @@ impl Draft {
         Ok(())
     }
 
+    /// Each FAR of a session that this has landed in, and where its octets begin.
+    pub(crate) fn fars_at<'k>(&self, kept: &'k Kept) -> impl Iterator<Item = (FarId, usize)> + 'k {
+        kept.fars_at(self.ends)
+    }
+
     /// The time is this, in NTP seconds.
     pub(crate) fn set_time(&mut self, now_s: u64) {
         deferred::dormant(&self.timings, now_s, &mut self.dormant);
@@ -341,7 +346,7 @@ impl Draft {
                 qers: self.qers.part(),
                 bars: self.bars.part(),
             };
-            into.kept.write(rules, &self.ends, &mut self.octets);
+            into.kept.write(rules, &mut self.ends, &mut self.octets);
         }
         if self.urrs.changed || pdrs.changed && !self.urrs.rules.is_empty() {
             into.set_urr_rules(UrrRules::new(&self.urrs.rules, &pdrs.rules));

@@ -12,7 +12,7 @@ const SESSIONS_PER_STEP: usize = 256;
 impl<T: Tables> Shard<T> {
     /// Does what is due.
     pub(super) fn advance(&mut self, now: Time, out: &mut Outputs) {
-        if !self.closing {
+        if !self.finishing.closing {
             self.look_for_inactivity(now, out);
             self.keep_usage(now, out);
             self.page(now, out);
@@ -39,7 +39,7 @@ impl<T: Tables> Shard<T> {
         if self.sweep.left > 0 || indexing || self.finishing.is_behind() {
             return Some(Time(0));
         }
-        let sessions = (!self.closing).then_some(sessions)?;
+        let sessions = (!self.finishing.closing).then_some(sessions)?;
         let due = [
             sessions.inactivity.next_deadline(),
             sessions.deferred.next_deadline(),
@@ -55,7 +55,7 @@ impl<T: Tables> Shard<T> {
         let before = self.sweep.left;
         let at_most = self.config.deletions_per_step.max(1);
         let tables = &mut self.tables;
-        self.sweep.left = if self.closing && self.smfs.is_empty() {
+        self.sweep.left = if self.finishing.closing && self.smfs.is_empty() {
             self.sessions.let_be(now, at_most, tables)
         } else {
             self.sessions.reap(now, at_most, tables)

@@ -20,7 +20,7 @@ impl<T: Tables> Shard<T> {
         for _ in 0..PLACES_PER_STEP {
             let Some(place) = *next else { break };
             if self.sessions.is_of(place, peer) {
-                let anew = self.closing;
+                let anew = self.finishing.closing;
                 (self.sessions).usage_finishes(now, place, anew, &mut self.tables);
             }
             *next = self.sessions.slab.after(place);

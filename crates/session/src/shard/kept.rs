@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::base::octets::{Malformed, put, take, take_many};
-use crate::rules::{Bar, Far, Pdr, Qer};
+use crate::rules::{Bar, Far, FarId, Pdr, Qer};
 
 /// How many PDRs, FARs, QERs and BARs there are, then those, in this order: most readers want PDRs alone. No octets at
 /// all: no rules.
@@ -70,9 +70,9 @@ pub(crate) struct Places<'a> {
 }
 
 impl Kept {
-    /// Become these rules. `ends`: what [`Self::read`] has said. `scratch`: any octets, kept for their capacity. Where the
-    /// length stays, so does the place in memory.
-    pub(crate) fn write(&mut self, rules: ToKeep<'_>, ends: &Ends, scratch: &mut Vec<u8>) {
+    /// Become these rules. `ends`: what [`Self::read`] has said, and would say afterwards. `scratch`: any octets, kept for their
+    /// capacity. Where the length stays, so does the place in memory.
+    pub(crate) fn write(&mut self, rules: ToKeep<'_>, ends: &mut Ends, scratch: &mut Vec<u8>) {
         let ToKeep {
             pdrs,
             fars,
@@ -83,15 +83,59 @@ impl Kept {
         let (pdr_count, far_count) = (pdrs.rules.len(), fars.rules.len());
         let counts = [pdr_count, far_count, qers.rules.len(), bars.rules.len()];
         put(&counts.map(|count| count as u16), scratch);
+        let mut now = Ends {
+            begin: scratch.len(),
+            ..Ends::default()
+        };
         pdrs.put(self.0.get(ends.begin..ends.pdrs), scratch);
+        now.pdrs = scratch.len();
         fars.put(self.0.get(ends.pdrs..ends.fars), scratch);
+        now.fars = scratch.len();
         qers.put(self.0.get(ends.fars..ends.qers), scratch);
+        now.qers = scratch.len();
         bars.put(self.0.get(ends.qers..ends.bars), scratch);
+        now.bars = scratch.len();
+        *ends = now;
         if self.0.len() == scratch.len() {
             self.0.copy_from_slice(scratch);
         } else {
             self.0 = scratch.as_slice().into();
         }
+    }
+
+    /// Each FAR, and the offset where it begins.
+    pub(crate) fn fars_at(&self, ends: Ends) -> impl Iterator<Item = (FarId, usize)> + '_ {
+        let mut at = ends.pdrs;
+        let end = ends.fars;
+        std::iter::from_fn(move || {
+            let fars = self.0.get(at..end).filter(|fars| !fars.is_empty())?;
+            let (begin, mut from) = (at, fars);
+            let far = take::<Far>(&mut from).ok()?;
+            at = end - from.len();
+            Some((far.id, begin))
+        })
+    }
+
+    /// Change the FAR that begins at this offset. By how many octets those behind it move; `None`: it is another one, and nothing has
+    /// happened. `scratch`: any octets, kept for their capacity.
+    pub(crate) fn change_far(
+        &mut self,
+        (id, at): (FarId, usize),
+        scratch: &mut Vec<u8>,
+        change: impl FnOnce(&mut Far),
+    ) -> Option<isize> {
+        let mut from = self.0.get(at..)?;
+        let mut far: Far = take(&mut from).ok().filter(|far: &Far| far.id == id)?;
+        let end = self.0.len() - from.len();
+        change(&mut far);
+        scratch.clear();
+        put(&far, scratch);
+        if scratch.len() == end - at {
+            self.0[at..end].copy_from_slice(scratch);
+        } else {
+            self.0 = [&self.0[..at], scratch, &self.0[end..]].concat().into();
+        }
+        Some(scratch.len() as isize - (end - at) as isize)
     }
 
     /// How many PDRs, FARs, QERs and BARs there are.
@@ -177,7 +221,7 @@ impl TryFrom<Box<[u8]>> for Kept {
             bars: Part::new(&bars),
         };
         let mut again = Self::default();
-        again.write(rules, &Ends::default(), &mut Vec::new());
+        again.write(rules, &mut Ends::default(), &mut Vec::new());
         if again == kept {
             Ok(kept)
         } else {

@@ -20,6 +20,7 @@ pub(crate) mod inactivity;
 pub(crate) mod index;
 pub(crate) mod kept;
 pub(crate) mod ledger;
+pub(crate) mod lending;
 pub(crate) mod paging;
 #[cfg(test)]
 pub(crate) mod paging_tests;
@@ -33,6 +34,7 @@ pub(crate) mod session_requests;
 pub(crate) mod sessions;
 pub(crate) mod set_requests;
 pub(crate) mod stopped;
+pub(crate) mod templates;
 #[cfg(test)]
 pub(crate) mod tests;
 pub(crate) mod usage;
@@ -60,6 +62,7 @@ use crate::rules::summary::SessionSummary;
 use crate::shard::index::finishing::Finishing;
 use crate::shard::index::reports::Reports;
 use crate::shard::ledger::Ledger;
+use crate::shard::lending::Lending;
 use crate::shard::resources::ResourceFill;
 use crate::shard::sessions::Sessions;
 use crate::shard::view::{SessionCounts, SessionView};
@@ -75,7 +78,7 @@ pub(crate) struct Shard<T: Tables> {
     reports: Reports,
     sweep: Sweep,
     finishing: Finishing,
-    closing: bool,
+    lending: Lending,
 }
 
 /// Sessions that have lost their SMF, and are deleted step by step.
@@ -88,9 +91,13 @@ struct Sweep {
 
 impl<T: Tables> Shard<T> {
     /// `started`: when we were, by the wall clock, which says so at `Time(0)`.
-    pub(crate) fn new(config: &Arc<Config>, started: Duration, tables: T) -> Self {
+    pub(crate) fn new(config: &Arc<Config>, started: Duration, mut tables: T) -> Self {
         let mut sessions = Sessions::new(config, config.seed, tables.direct_teids());
         sessions.deferred.set_clock(Time(0), started);
+        let serves = config.fast_path && !config.qos.treats_what_leaves() && {
+            let places = sessions.slab.places_max();
+            tables.borrow_sessions(places, sessions.slab.key())
+        };
         Self {
             config: Arc::clone(config),
             tables,
@@ -99,13 +106,23 @@ impl<T: Tables> Shard<T> {
             reports: Reports::default(),
             sweep: Sweep::default(),
             finishing: Finishing::default(),
-            closing: false,
+            lending: Lending::new(serves),
         }
     }
 
     /// See [`Core::has_framed_in`](crate::Core::has_framed_in).
     pub(crate) fn has_framed_in(&self, net: ipnet::IpNet) -> bool {
         self.sessions.resources.has_framed_in(net)
+    }
+
+    /// Whether the data path serves requests.
+    pub(crate) fn serves(&self) -> bool {
+        self.lending.serves
+    }
+
+    /// How many templates there are.
+    pub(crate) fn templates(&self) -> usize {
+        self.lending.templates.len()
     }
 
     /// See [`Core::reconfigure`](crate::Core::reconfigure).
@@ -133,10 +150,10 @@ impl<T: Tables> Shard<T> {
                 self.finishing.begin(peer);
                 self.keep_finishing(now, out);
             }
-            ToShard::Close => self.closing = true,
+            ToShard::Close => self.finishing.closing = true,
             ToShard::DropReports => {
                 self.reports.clear();
-                self.finishing = Finishing::default();
+                self.finishing.give_up();
             }
             ToShard::Delete(party, sets, from) => {
                 self.delete_sets(now, out, (party, from), &sets);
@@ -193,6 +210,7 @@ impl<T: Tables> Shard<T> {
         self.finishing.forget(peer);
         self.sessions.applications.forget(peer);
         self.sessions.ledger.forget(peer);
+        self.lending.templates.forget(peer, &mut self.tables);
         self.sweep.left += self.sessions.len_of(peer);
         self.sessions.delete_peer(peer);
         match self.sweep.left {
@@ -343,6 +361,7 @@ impl<T: Tables> Shard<T> {
         let mut read = 0;
         for &place in places {
             read ^= self.sessions.touch(place);
+            read ^= self.tables.touch_place(place.index());
         }
         for &place in places {
             read ^= self.sessions.touch_rules(place);

@@ -278,6 +278,7 @@ impl<T: Tables> Shard<T> {
     pub(crate) fn on_buffered(&mut self, now: Time, what: Buffered) {
         let delay = self.sessions.limit_by_bar(what, &mut self.tables);
         if let Some(delay) = delay {
+            self.sessions.hold(what.seid, &mut self.tables);
             self.sessions.meet(now, what, delay);
         }
     }

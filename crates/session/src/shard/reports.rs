@@ -111,6 +111,7 @@ impl<T: Tables> Shard<T> {
         let accepted = response.is_some_and(|response| response.cause.is_accepted());
         if let Some(response) = response {
             if let (Some(f_seid), true) = (response.cp_f_seid, accepted) {
+                self.sessions.hold(about.seid, &mut self.tables);
                 self.sessions
                     .set_cp_seid(about.peer, about.seid, f_seid.seid);
             }

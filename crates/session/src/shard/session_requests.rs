@@ -1,8 +1,9 @@
 //! Session requests: what they come to, and what is said (TS 29.244, 7.5).
 
+use std::hint::black_box;
 use std::net::IpAddr;
 
-use compiled::Tables;
+use compiled::{Slow, Tables};
 use pfcp::ie::{FSeid, FTeid, UeIpAddress};
 use pfcp::message::{
     SessionDeletionRequest, SessionEstablishmentRequest, SessionModificationRequest,
@@ -17,8 +18,10 @@ use crate::between::to_node::{Answer, Ies, Outputs, ToNode};
 use crate::between::to_shard::Request;
 use crate::exchange::incoming::Incoming;
 use crate::rules::config::Config;
+use crate::rules::template;
 use crate::shard::Shard;
 use crate::shard::displaced::PER_REQUEST;
+use crate::shard::lending::LastRequest;
 use crate::shard::resources::{Created, CreatedFor};
 use crate::shard::set_requests::Found;
 use crate::usage::report::write_all;
@@ -64,6 +67,12 @@ impl<T: Tables> Shard<T> {
             }
         };
         self.sessions.answered(seid, incoming.fingerprint);
+        let last = LastRequest {
+            sequence: incoming.sequence,
+            has_cp_seid: true,
+        };
+        self.lending
+            .lend(&mut self.sessions, seid, &last, &mut self.tables);
         let f_seid = up_f_seid(&self.config, seid);
         let created = self.sessions.created();
         let front = out.ies(|writer| {
@@ -156,6 +165,18 @@ impl<T: Tables> Shard<T> {
             Ok(request) => request,
             Err(error) => return Self::cannot_read(out, incoming, &found, error),
         };
+        let place = found.place.index();
+        let may_teach = self.lending.serves && found.by_owner;
+        let reading = may_teach.then(|| template::read(message)).flatten();
+        let session = self
+            .sessions
+            .slab
+            .get(found.place)
+            .filter(|_| reading.is_some());
+        let before = session.map(|session| session.context.rules().fars);
+        if found.by_owner {
+            self.tables.heard(place, incoming.sequence);
+        }
         let cp_seid = self.with_room(now, out, found.owner, |shard| {
             let (sessions, tables) = (&mut shard.sessions, &mut shard.tables);
             sessions.modify(now, found.place, found.seid, &request, tables)
@@ -164,6 +185,11 @@ impl<T: Tables> Shard<T> {
             Ok(cp_seid) => cp_seid,
             Err(refusal) => return Self::refuse(out, incoming, &found, refusal),
         };
+        if let Some((reading, before)) = reading.zip(before) {
+            let fars = (&*before, &*self.sessions.draft.fars.rules);
+            self.lending
+                .learn(found.owner, reading, fars, &mut self.tables);
+        }
         self.sessions.answered(found.seid, incoming.fingerprint);
         let created = self.sessions.created();
         let front = out.ies(|writer| write_created(writer, created));
@@ -171,6 +197,17 @@ impl<T: Tables> Shard<T> {
             let address = f_seid.ipv4.map(IpAddr::V4);
             let address = address.or(f_seid.ipv6.map(IpAddr::V6));
             self.take_over(&found, sender, address);
+        }
+        let last = LastRequest {
+            sequence: incoming.sequence,
+            has_cp_seid: request.cp_f_seid.is_some(),
+        };
+        // Others count requests by themselves: what is repeated could not be told from what is new.
+        match found.by_owner {
+            true => self
+                .lending
+                .lend(&mut self.sessions, found.seid, &last, &mut self.tables),
+            false => self.tables.hold(place),
         }
         let usage = self.usage_in_answer(found.seid, None);
         let group = IeType::USAGE_REPORT_IN_SESSION_MODIFICATION_RESPONSE;
@@ -187,6 +224,38 @@ impl<T: Tables> Shard<T> {
             usage_reports: usage.len() as u32,
         }));
         self.tell_usage(now, out);
+    }
+
+    /// Let the data path serve a request of this peer. `Ok`: it has, and is answered.
+    pub(crate) fn serve(
+        &mut self,
+        now: Time,
+        out: &mut Outputs,
+        (peer, incoming): (PeerId, &Incoming),
+        octets: &[u8],
+    ) -> Result<(), Slow> {
+        let seid = incoming.seid.ok_or(Slow::Other)?;
+        // Neither waits for the other.
+        if let Some(place) = self.place_of(seid) {
+            black_box(self.touch_session(place) ^ self.tables.touch_place(place.index()));
+        }
+        // As requests find it: it may be one that its SMF has lost.
+        let place = self.sessions.owned(peer, seid).ok_or(Slow::Session)?;
+        let held = (&mut self.sessions, &mut self.tables);
+        self.lending.serve(now, held, (peer, place), octets)?;
+        self.sessions.answered(seid, incoming.fingerprint);
+        out.say(ToNode::Accept(Answer {
+            to: *incoming,
+            seid,
+            cp_seid: self.sessions.cp_seid(place),
+            owner: peer,
+            by_owner: true,
+            sessions: self.sessions.counted_of(peer),
+            front: Ies::default(),
+            back: Ies::default(),
+            usage_reports: 0,
+        }));
+        Ok(())
     }
 
     /// Session Deletion Request (6.3.4.3). It has no mandatory IE; some SMFs send an F-SEID.

@@ -287,6 +287,9 @@ impl<T: Tables> Sessions<T> {
         mut handle: T::Handle,
         tables: &mut T,
     ) -> Result<T::Handle, (T::Handle, Refusal)> {
+        if self.draft.packets_may_notice() {
+            self.hold(seid, tables);
+        }
         let held = Holders {
             pdrs: &self.before,
             endpoints: endpoints_of(&self.slab, seid),
@@ -323,6 +326,13 @@ impl<T: Tables> Sessions<T> {
                 self.resources.undo();
                 Err((handle, refusal))
             }
+        }
+    }
+
+    /// The session is about to change otherwise than by the data path.
+    pub(super) fn hold(&self, seid: u64, tables: &mut T) {
+        if let Some(place) = self.slab.place_of(seid) {
+            tables.hold(place.index());
         }
     }
 

@@ -20,6 +20,7 @@ impl<T: Tables> Sessions<T> {
         pause: Duration,
         tables: &mut T,
     ) -> bool {
+        self.hold(seid, tables);
         let (stopped, session) = (&mut self.stopped, self.slab.find_mut(seid));
         let Some(session) = session else { return false };
         let news = session

@@ -48,7 +48,7 @@ impl<T: Tables> Shard<T> {
                 continue;
             };
             self.reports.wait_for_usage(peer, seid);
-            if !self.closing || self.finishing.contains(peer) {
+            if !self.finishing.closing || self.finishing.contains(peer) {
                 self.send_what_waits(now, out, peer);
             }
         }

@@ -740,6 +740,11 @@ impl Usage {
         }
     }
 
+    /// Whether quotas close PDRs, or did until just now.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.published != 0 || self.closing() != 0 || self.stuck.is_some()
+    }
+
     /// A number that differs where other URRs are closed; zero where none is.
     pub(crate) fn closing(&self) -> u64 {
         let closed = self.urrs.iter().filter(|urr| urr.is_closed());

@@ -105,4 +105,11 @@ impl NodeTables {
             grace.retire(Retired::Peer(peer));
         }
     }
+
+    /// Who has kept a peer knows it no more.
+    pub(crate) fn let_go_of_peer(&mut self, peer: u32, grace: &mut Grace<Retired>) {
+        if self.peers.let_go(peer) {
+            grace.retire(Retired::Peer(peer));
+        }
+    }
 }

@@ -2,4 +2,5 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "test helpers")]
 
 mod adopt;
+mod serving;
 mod wire;

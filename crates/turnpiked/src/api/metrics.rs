@@ -235,7 +235,16 @@ impl Page {
             .counters
             .iter()
             .map(|(name, &count)| ([("event", name.as_str())], count));
-        out.counters("turnpike_pfcp_events", help, events)
+        out.counters("turnpike_pfcp_events", help, events)?;
+        let Some(fast_path) = &n4.fast_path else {
+            return Ok(());
+        };
+        let help = "Session Modification Requests by who served them: the data path (served), or the core, and why";
+        let requests = fast_path.requests.iter();
+        let requests = requests.map(|(outcome, count)| ([("outcome", *outcome)], *count));
+        out.counters("turnpike_pfcp_fast_path_requests", help, requests)?;
+        let help = "Templates of requests that the data path serves";
+        out.gauge("turnpike_pfcp_templates", help, fast_path.templates)
     }
 
     fn rest(&self, out: &mut Out<'_>) -> Result<(), Error> {

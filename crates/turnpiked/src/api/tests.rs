@@ -40,6 +40,7 @@ fn snapshot() -> Snapshot {
                 count: 3,
             }],
             counters: [("malformed".to_owned(), 2)].into(),
+            fast_path: None,
         },
         ports: vec![PortReport {
             interface: "n3".into(),

@@ -6,8 +6,8 @@ use std::ops::RangeInclusive;
 
 use super::system::{System, read_token};
 use super::{
-    Config, Datapath, DatapathKind, Interface, NetworkInstance, OnStop, Prefix, Problem, XdpMode,
-    predefined,
+    Config, Datapath, DatapathKind, FastPath, Interface, NetworkInstance, OnStop, Prefix, Problem,
+    XdpMode, predefined,
 };
 use tables::LANES_MAX;
 
@@ -90,6 +90,17 @@ fn n4(config: &Config, system: &System, problems: &mut Vec<Problem>) {
     }
     if config.n4.peer_port == Some(0) {
         problems.push(Problem::new("n4.peer_port", 0, "the port must not be 0"));
+    }
+    let (shapes, treats) = (
+        super::qos::shapes(config),
+        super::qos::for_core(config).treats_what_leaves(),
+    );
+    if config.n4.fast_path != FastPath::Off && (shapes || treats) {
+        let reason = match shapes {
+            true => "not where packets above their rate wait (qos.mode, qos.flow.mode: \"shape\")",
+            false => "not with capacities, nor with qos.flow.dscp",
+        };
+        problems.push(Problem::new("n4.fast_path", "user", reason));
     }
     let allow = &config.n4.allow;
     let mut seen = BTreeSet::new();

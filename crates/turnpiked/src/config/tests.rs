@@ -161,6 +161,25 @@ fn what_cannot_shape_is_refused() {
 }
 
 #[test]
+fn templates_where_packets_wait_for_their_rate_are_refused() {
+    let with = |value: &str| {
+        let listen = "listen = \"127.0.0.1:8805\"\n";
+        SMALL.replace(listen, &format!("{listen}fast_path = \"{value}\"\n"))
+    };
+    let fast = with("user");
+    assert_eq!(problems(&fast), [""; 0]);
+    let shaped = problems(&format!("{fast}[qos]\nmode = \"shape\"\n"));
+    let refused = "n4.fast_path = \"user\": not where packets above their rate wait (qos.mode, qos.flow.mode: \"shape\")";
+    assert_eq!(shaped, [refused]);
+    let flow = "[[qos.flow]]\nqfi = 9\nfive_qi = 1\ndscp = 46\n";
+    let marked = problems(&format!("{fast}{flow}"));
+    let refused = "n4.fast_path = \"user\": not with capacities, nor with qos.flow.dscp";
+    assert_eq!(marked, [refused]);
+    let data = parse(&with("data")).unwrap_err().to_string();
+    assert_eq!(data, "n4.fast_path = \"data\": expected `off` or `user`");
+}
+
+#[test]
 fn capacities_and_flows_that_make_no_sense_are_named() {
     let group = |ues: &str| {
         format!("[[group]]\nname = \"{ues}\"\nues = [\"{ues}\"]\ncapacity_uplink_kbps = 1000\n")

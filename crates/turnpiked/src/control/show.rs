@@ -26,7 +26,7 @@ use crate::config::{Config, DatapathKind, QosMode};
 use crate::control::questions::{Quantum, Questions};
 use crate::control::{HostNetwork, Usage};
 use crate::port_reports::{drops, port};
-use crate::snapshot::{MessageCount, N4Report, Snapshot};
+use crate::snapshot::{FastPathTotals, MessageCount, N4Report, Snapshot};
 use crate::text::{address_text, label, seid_text};
 
 /// Sessions of one piece of an answer, whatever its time.
@@ -55,6 +55,7 @@ pub(crate) fn snapshot(
         .zip(core.tables().totals())
         .collect();
     let mut n4 = n4(core.stats());
+    n4.fast_path = core.serves().then(|| fast_path(core));
     n4.counters.insert("not_sent".into(), unsent);
     let (load, reduction) = core.load();
     let (paths, paths_failed) = core.path_count();
@@ -289,7 +290,21 @@ fn n4(stats: &Stats) -> N4Report {
             .ignored_messages()
             .map(|(why, count)| (why.name().to_owned(), count)),
     );
-    N4Report { messages, counters }
+    N4Report {
+        messages,
+        counters,
+        fast_path: None,
+    }
+}
+
+/// Requests that the data path has served, and those that it has left to the core.
+fn fast_path(core: &Core<Tables>) -> FastPathTotals {
+    let slow = core.slow().map(|(why, count)| (why.name(), count));
+    let served = ("served", core.stats().served);
+    FastPathTotals {
+        requests: std::iter::once(served).chain(slow).collect(),
+        templates: core.templates() as u64,
+    }
 }
 
 /// Packets for idle UEs.

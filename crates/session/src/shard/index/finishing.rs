@@ -10,6 +10,8 @@ use crate::base::slab::Place;
 pub(crate) struct Finishing {
     /// Sessions in places before this one have been asked; `None`: all have.
     pub(crate) under_way: BTreeMap<PeerId, Option<Place>>,
+    /// We are leaving.
+    pub(crate) closing: bool,
 }
 
 impl Finishing {
@@ -17,6 +19,11 @@ impl Finishing {
     pub(crate) fn begin(&mut self, peer: PeerId) {
         let first = Some(Place::FIRST);
         self.under_way.entry(peer).or_insert(first);
+    }
+
+    /// None is waited for any longer.
+    pub(crate) fn give_up(&mut self) {
+        self.under_way.clear();
     }
 
     /// The association is over.

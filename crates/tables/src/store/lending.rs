@@ -1,0 +1,488 @@
+//! Sessions that the engine of `datapath/n4/serve.h` may change: their lines, templates of requests, and what is left to do when it
+//! has served one.
+//!
+//! Here the engine runs in the control thread, before the core is asked. It stores what packets read; users of peers, grace periods
+//! and what waits are put right behind it, before anything else happens.
+
+use std::io;
+use std::net::IpAddr;
+
+use compiled::{
+    Lent, LentAction, LentChange, LentProfile, LentTarget, SeidKey, Served, Slow, TEMPLATE_OCTETS,
+    TEMPLATES, Template,
+};
+
+use crate::abi::host::{
+    self, TP_N4_ASSOCIATION_SHIFT, TP_N4_BUFFER, TP_N4_CANDIDATES, TP_N4_CONTROL, TP_N4_FORWARD,
+    TP_N4_GENERATION_SHIFT, TP_N4_LENT, TP_N4_NOTIFY, TP_N4_STATE_MASK, TP_N4_STAYS, TP_N4_WAYS,
+    tp_host_n4_serve, tp_n4_alias, tp_n4_change, tp_n4_config, tp_n4_done, tp_n4_line,
+    tp_n4_request, tp_n4_tables, tp_n4_template,
+};
+use crate::abi::{Line, from_words, words_of};
+use crate::grace::Grace;
+use crate::handle::Handle;
+use crate::layout::Memory;
+use crate::memory::View;
+use crate::store::node::NodeTables;
+use crate::store::retired::Retired;
+use crate::store::shard::ShardTables;
+use nexthop::Peer;
+
+/// Addresses that tunnels of lent sessions may lead to.
+const ALIASES: usize = 8192;
+
+/// Requests of an SMF may come so many late, or be repeated so long.
+const COMES_LATE: u32 = 1 << 20;
+
+/// Word of a line that says who may change the session.
+const OWNER: usize = std::mem::offset_of!(tp_n4_line, owner) / 8;
+
+const _: () = assert!(ALIASES.is_power_of_two() && ALIASES <= 1 << 16);
+const _: () = assert!(TEMPLATES == host::TP_N4_TEMPLATES as usize);
+const _: () = assert!(compiled::TEMPLATES_OF_LENGTH == TP_N4_CANDIDATES as usize);
+const _: () = assert!(TEMPLATE_OCTETS == host::TP_N4_OCTETS as usize);
+const _: () = assert!(compiled::LENT_FARS == host::TP_N4_FARS as usize);
+const _: () = assert!(compiled::LENT_PDRS == host::TP_N4_ENTRIES as usize);
+const _: () = assert!(Slow::ALL.len() + 1 == host::TP_N4_VERDICTS as usize);
+
+/// An address that tunnels lead to, and ours.
+#[derive(Clone, Copy, Debug)]
+struct Alias {
+    remote: IpAddr,
+    local: IpAddr,
+    /// FARs of lent sessions whose tunnel leads there.
+    users: u32,
+}
+
+/// Lines, templates and aliases.
+pub(crate) struct Lending {
+    config: Box<tp_n4_config>,
+    lines: View<Line>,
+    templates: Box<[tp_n4_template]>,
+    aliases: Box<[tp_n4_alias]>,
+    /// What `aliases` say, and who needs them.
+    known: Vec<Option<Alias>>,
+    request: Box<tp_n4_request>,
+}
+
+impl std::fmt::Debug for Lending {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Lending")
+            .field("places", &self.lines.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Tables that a change of a lent session concerns.
+pub(crate) struct Beside<'a> {
+    pub(crate) mem: &'a Memory,
+    pub(crate) node: &'a mut NodeTables,
+    pub(crate) shard: &'a mut ShardTables,
+    pub(crate) grace: &'a mut Grace<Retired>,
+}
+
+fn state_of(action: LentAction) -> u8 {
+    let state = match action {
+        LentAction::Forward => TP_N4_FORWARD,
+        LentAction::Buffer => TP_N4_BUFFER,
+        LentAction::Notify => TP_N4_NOTIFY,
+    };
+    state as u8
+}
+
+fn action_of(state: u8) -> LentAction {
+    match u32::from(state) {
+        TP_N4_FORWARD => LentAction::Forward,
+        TP_N4_BUFFER => LentAction::Buffer,
+        _ => LentAction::Notify,
+    }
+}
+
+fn is_lent(owner: u64) -> bool {
+    owner & u64::from(TP_N4_STATE_MASK) != u64::from(TP_N4_CONTROL)
+}
+
+/// As `TP_N4_THROUGH()` takes it apart.
+fn profile_of(profile: LentProfile) -> u16 {
+    u16::from(profile.through) << 8 | u16::from(profile.bar)
+}
+
+/// Octets of an address in front, and how many.
+fn octets_of(address: IpAddr) -> ([u8; 16], u8) {
+    let mut octets = [0; 16];
+    match address {
+        IpAddr::V4(v4) => octets[..4].copy_from_slice(&v4.octets()),
+        IpAddr::V6(v6) => octets = v6.octets(),
+    }
+    (octets, if address.is_ipv4() { 4 } else { 16 })
+}
+
+/// As `tp_n4_mix()`.
+fn mix(value: u64) -> u64 {
+    let mut x = value;
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+impl Lending {
+    /// For so many places, which SEIDs name by this key.
+    pub(crate) fn new(places: u32, key: SeidKey, salt: u64) -> io::Result<Self> {
+        let config = tp_n4_config {
+            outer: key.outer.map(|(by, and)| [by, and]),
+            inner: key.inner,
+            salt,
+            ..tp_n4_config::default()
+        };
+        Ok(Self {
+            config: Box::new(config),
+            lines: View::anonymous_huge(places.max(1) as usize)?,
+            templates: vec![tp_n4_template::default(); TEMPLATES].into(),
+            aliases: vec![tp_n4_alias::default(); ALIASES].into(),
+            known: vec![None; ALIASES],
+            request: Box::default(),
+        })
+    }
+
+    /// See [`compiled::Tables::touch_place`].
+    pub(crate) fn touch(&self, place: u32) -> u64 {
+        self.lines
+            .get(place as usize)
+            .map_or(0, |line| line.load(OWNER))
+    }
+
+    fn line(&self, place: u32) -> Option<tp_n4_line> {
+        let line = self.lines.get(place as usize)?;
+        Some(from_words(line.words()))
+    }
+
+    /// See [`compiled::Tables::hold`].
+    pub(crate) fn hold(&self, place: u32) {
+        if let Some(line) = self.lines.get(place as usize)
+            && is_lent(line.load(OWNER))
+        {
+            let owner = line.load(OWNER) & !u64::from(TP_N4_STATE_MASK);
+            line.publish(OWNER, owner | u64::from(TP_N4_CONTROL));
+        }
+    }
+
+    /// See [`compiled::Tables::heard`].
+    pub(crate) fn heard(&self, place: u32, sequence: u32) {
+        let Some(mut line) = self.line(place) else {
+            return;
+        };
+        let newer = sequence.wrapping_sub(line.sequence) & 0xff_ffff;
+        if newer != 0 && newer < 1 << 23 {
+            line.sequence = sequence;
+            self.put(place, &line);
+        }
+    }
+
+    fn put(&self, place: u32, line: &tp_n4_line) {
+        if let Some(at) = self.lines.get(place as usize) {
+            at.fill(words_of(line));
+        }
+    }
+
+    /// See [`compiled::Tables::return_place`].
+    pub(crate) fn return_place(&mut self, place: u32, beside: &mut Beside<'_>) {
+        let Some(line) = self.line(place) else {
+            return;
+        };
+        if line.state == [0; compiled::LENT_FARS] {
+            return;
+        }
+        self.put(place, &tp_n4_line::default());
+        for (&alias, &state) in line.alias.iter().zip(&line.state) {
+            if u32::from(state) != TP_N4_STAYS {
+                self.leave(alias, beside);
+            }
+        }
+    }
+
+    /// See [`compiled::Tables::lend`].
+    pub(crate) fn lend(&mut self, handle: &Handle, lent: &Lent, beside: &mut Beside<'_>) {
+        let mut line = tp_n4_line {
+            owner: u64::from(TP_N4_LENT)
+                | u64::from(lent.generation) << TP_N4_GENERATION_SHIFT
+                | u64::from(lent.association) << TP_N4_ASSOCIATION_SHIFT,
+            cp_seid: lent.cp_seid,
+            sequence: lent.sequence,
+            ..tp_n4_line::default()
+        };
+        for (slot, far) in lent.fars.iter().enumerate() {
+            let through = far.profile.through;
+            let (remote, local) = (far.target.peer, far.target.local);
+            let alias = self.join(remote, local, through, beside);
+            let mut entries = far.pdrs.iter().map(|&pdr| {
+                let mut own = handle.entries_of(pdr);
+                let first = own.next().map(|held| held.index);
+                first.filter(|_| own.next().is_none())
+            });
+            let found = (line.entry[slot].iter_mut()).all(|to| match entries.next() {
+                Some(Some(index)) => {
+                    *to = index;
+                    true
+                }
+                Some(None) => false,
+                None => true,
+            });
+            if let Some(alias) = alias {
+                line.alias[slot] = alias;
+                line.state[slot] = state_of(far.target.action);
+            }
+            if alias.is_none() || !found || entries.next().is_some() {
+                line.owner &= !u64::from(TP_N4_STATE_MASK);
+            }
+            line.far[slot] = far.id;
+            line.teid[slot] = far.target.teid;
+            line.profile[slot] = profile_of(far.profile);
+            line.network[slot] = far.profile.network;
+        }
+        // One that is repeated is not newer: a number does not go back, but where it has come round.
+        if let Some(before) = self.line(lent.place)
+            && (before.owner ^ line.owner) >> TP_N4_GENERATION_SHIFT == 0
+            && before.sequence.wrapping_sub(line.sequence) & 0xff_ffff < COMES_LATE
+        {
+            line.sequence = before.sequence;
+        }
+        // After the new ones have joined: an address that stays is not looked for anew.
+        self.return_place(lent.place, beside);
+        self.put(lent.place, &line);
+    }
+
+    /// The place of an address, with one user more. `None`: there is no room, or none for a peer.
+    fn join(
+        &mut self,
+        remote: IpAddr,
+        local: IpAddr,
+        through: u8,
+        beside: &mut Beside<'_>,
+    ) -> Option<u16> {
+        let (octets, length) = octets_of(remote);
+        let [first, second] = [0, 8].map(|at| {
+            let word = octets.get(at..at + 8)?.try_into().ok()?;
+            Some(u64::from_le_bytes(word))
+        });
+        let (first, second) = (first?, second?);
+        let hash = mix(mix(first ^ self.config.salt) ^ second ^ u64::from(through)) >> 32;
+        let set = hash as usize & (ALIASES - 1) & !(TP_N4_WAYS as usize - 1);
+        let ways = set..set + TP_N4_WAYS as usize;
+        let is = |alias: &tp_n4_alias| {
+            (alias.length, alias.through, alias.address) == (length, through, octets)
+        };
+        let known = ways.clone().find(|&at| is(&self.aliases[at]));
+        if let Some(at) = known {
+            let known = self.known[at].as_mut()?;
+            known.users += 1;
+            return Some(at as u16);
+        }
+        let at = ways.clone().find(|&at| self.aliases[at].length == 0)?;
+        let udp = false;
+        let peer = Peer { remote, local, udp };
+        let peer = beside.node.peers.keep(peer)?;
+        self.aliases[at] = tp_n4_alias {
+            address: octets,
+            peer,
+            length,
+            through,
+            ..tp_n4_alias::default()
+        };
+        let users = 1;
+        self.known[at] = Some(Alias {
+            remote,
+            local,
+            users,
+        });
+        Some(at as u16)
+    }
+
+    /// One user of an alias less; without any it goes.
+    fn leave(&mut self, alias: u16, beside: &mut Beside<'_>) {
+        let at = usize::from(alias);
+        let Some(Some(known)) = self.known.get_mut(at) else {
+            return;
+        };
+        known.users -= 1;
+        if known.users == 0 {
+            self.known[at] = None;
+            let peer = self.aliases[at].peer;
+            self.aliases[at] = tp_n4_alias::default();
+            beside.node.let_go_of_peer(peer, beside.grace);
+        }
+    }
+
+    /// See [`compiled::Tables::teach`].
+    pub(crate) fn teach(&mut self, number: usize, template: Option<&Template>) -> bool {
+        let Some(place) = self.templates.get_mut(number) else {
+            return false;
+        };
+        *place = tp_n4_template::default();
+        let mut fits = true;
+        if let Some(template) = template {
+            let length = template.octets.len();
+            let same = |other: &&tp_n4_template| usize::from(other.length) == length;
+            fits = length <= TEMPLATE_OCTETS
+                && self.templates.iter().filter(same).count() < TP_N4_CANDIDATES as usize;
+            if fits {
+                self.templates[number] = written(number, template);
+            }
+        }
+        self.chain();
+        fits
+    }
+
+    /// Templates are found by their length.
+    fn chain(&mut self) {
+        self.config.by_length = [0; TEMPLATE_OCTETS + 1];
+        for (number, template) in self.templates.iter_mut().enumerate() {
+            if template.length > 0 {
+                let first = &mut self.config.by_length[usize::from(template.length)];
+                template.next = std::mem::replace(first, number as u16 + 1);
+            }
+        }
+    }
+
+    /// See [`compiled::Tables::serve`].
+    pub(crate) fn serve(
+        &mut self,
+        octets: &[u8],
+        association: u32,
+        served: &mut Served,
+        beside: &mut Beside<'_>,
+    ) -> Result<(), Slow> {
+        let Some(to) = self.request.octets.get_mut(..octets.len()) else {
+            return Err(Slow::Other);
+        };
+        to.copy_from_slice(octets);
+        self.request.len = octets.len() as u32;
+        self.request.association = association;
+        let mut done = tp_n4_done::default();
+        let verdict = self.ask(&mut done, beside);
+        if let Some(why) = (verdict as usize).checked_sub(1) {
+            return Err(Slow::ALL.get(why).copied().unwrap_or(Slow::Other));
+        }
+        served.place = done.place;
+        served.template = done.template.into();
+        let changes = done.change.iter().take(done.n_changes.into());
+        served.changes.clear();
+        served
+            .changes
+            .extend(changes.clone().filter_map(|change| self.read(change)));
+        // A FAR may go where another one of the request leaves: all join before any leaves.
+        for change in changes.clone() {
+            if let Some(Some(known)) = self.known.get_mut(usize::from(change.new_alias)) {
+                known.users += 1;
+            }
+        }
+        for change in changes.clone() {
+            self.follow(change, beside);
+        }
+        for change in changes.clone() {
+            self.leave(change.old_alias, beside);
+        }
+        served.others.clear();
+        if let Some(line) = self.line(done.place) {
+            let is_other = |slot: &usize| changes.clone().all(|one| one.far != line.far[*slot]);
+            let others = (0..compiled::LENT_FARS).filter(is_other);
+            let others = others.filter(|&slot| u32::from(line.state[slot]) != TP_N4_STAYS);
+            let others =
+                others.filter_map(|at| self.target(line.state[at], line.teid[at], line.alias[at]));
+            served.others.extend(others);
+        }
+        Ok(())
+    }
+
+    fn target(&self, state: u8, teid: u32, alias: u16) -> Option<LentTarget> {
+        let known = self.known.get(usize::from(alias))?.as_ref()?;
+        Some(LentTarget {
+            action: action_of(state),
+            teid,
+            peer: known.remote,
+            local: known.local,
+        })
+    }
+
+    fn ask(&mut self, done: &mut tp_n4_done, beside: &Beside<'_>) -> u32 {
+        let tables = tp_n4_tables {
+            config: &raw const *self.config,
+            lines: self.lines.as_ptr().cast(),
+            templates: self.templates.as_ptr(),
+            aliases: self.aliases.as_ptr(),
+            n_lines: self.lines.len() as u32,
+            n_aliases: self.aliases.len() as u32,
+        };
+        let mut all = beside.mem.as_tables(beside.mem.slow.as_ptr(), 0);
+        // SAFETY: the tables are mapped as long as `beside.mem` with the lengths given and shared with Rust as atomics only; so are
+        // lines. Of the rest, which is ours, nothing is written but `done`.
+        let verdict =
+            unsafe { tp_host_n4_serve(&mut all, &tables, &raw const *self.request, done) };
+        verdict as u32
+    }
+
+    /// What has become of a FAR.
+    fn read(&self, change: &tp_n4_change) -> Option<LentChange> {
+        let before = self.target(change.old_state, change.old_teid, change.old_alias)?;
+        let after = self.target(change.new_state, change.new_teid, change.new_alias)?;
+        Some(LentChange {
+            id: change.far,
+            before,
+            after,
+            ends_tunnel: change.ends_tunnel != 0,
+        })
+    }
+
+    /// What is left to do about its entries: packets meet them already.
+    fn follow(&self, change: &tp_n4_change, beside: &mut Beside<'_>) {
+        let forwards = |state| action_of(state) == LentAction::Forward;
+        let [old, new] =
+            [change.old_alias, change.new_alias].map(|at| self.aliases[usize::from(at)].peer);
+        for &entry in change.entry.iter().filter(|&&entry| entry != 0) {
+            let Beside {
+                node, shard, grace, ..
+            } = beside;
+            match (forwards(change.old_state), forwards(change.new_state)) {
+                (false, false) => {}
+                (true, true) => {
+                    node.peers.share(new);
+                    node.release_peer(old, grace);
+                }
+                (true, false) => {
+                    shard.retire_entry(entry, false, grace);
+                    node.release_peer(old, grace);
+                }
+                (false, true) => {
+                    node.peers.share(new);
+                    let head = shard.entries.head(entry);
+                    shard.behind_buffered(entry, head, grace);
+                    shard.entries.release_buffered(entry);
+                }
+            }
+        }
+    }
+}
+
+fn written(number: usize, template: &Template) -> tp_n4_template {
+    let mut to = tp_n4_template::default();
+    let length = template.octets.len();
+    to.length = length as u16;
+    to.number = number as u8;
+    to.cp_seid_at = template.cp_seid_at.unwrap_or(0);
+    to.n_updates = template.updates.len() as u8;
+    to.octets[..length].copy_from_slice(&template.octets);
+    to.mask[..length].copy_from_slice(&template.mask);
+    for (to, update) in to.update.iter_mut().zip(&template.updates) {
+        let (teid_at, address_at, address_len) = update.tunnel.unwrap_or_default();
+        *to = host::tp_n4_update {
+            id_at: update.id_at,
+            teid_at,
+            address_at,
+            profile: profile_of(update.profile),
+            address_len,
+            action: update.action.map_or(TP_N4_STAYS as u8, state_of),
+            ends_tunnel: update.ends_tunnel.into(),
+            network: update.profile.network,
+        };
+    }
+    to
+}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
-/* What is shared for PFCP in the data plane (n4/serve.h): Session Modification Requests that only update FARs, as SMFs send them
+/* Tables of PFCP in the data plane (n4/serve.h): Session Modification Requests that only update FARs, as SMFs send them
  * whenever a UE changes its gNB, goes idle or is back.
  *
  * Nobody parses PFCP here. The control plane has carried out a request several times, and makes a template of it: octets
@@ -19,7 +19,7 @@
 #define TP_N4_ENTRIES 2U    /* PDRs of one FAR */
 #define TP_N4_WAYS 8U	    /* places that an address may be in */
 
-/* What a FAR does: Apply Action (TS 29.244, 8.2.26). */
+/* Apply Action of a FAR (TS 29.244, 8.2.26). */
 #define TP_N4_STAYS 0	/* of a template: as before; of a line: there is no FAR here */
 #define TP_N4_FORWARD 1 /* FORW */
 #define TP_N4_BUFFER 2	/* BUFF */
@@ -123,7 +123,7 @@ struct tp_n4_request {
 	__u32 association; /* the sender's */
 };
 
-/* What has become of a FAR, for whoever does the rest. */
+/* Change of a FAR, for whoever does the rest. */
 struct tp_n4_change {
 	__u32 far;
 	__u32 entry[TP_N4_ENTRIES];

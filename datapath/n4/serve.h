@@ -122,7 +122,7 @@ static TP_INLINE __u32 tp_n4_alias_of(struct tp_n4_env *env, const __u8 *address
 	return 0;
 }
 
-/* What one Update FAR comes to, before anything changes. */
+/* Outcome of one Update FAR, before anything changes. */
 struct tp_n4_plan {
 	__u32 slot; /* of the line */
 	__u64 out;  /* of its entries, if they forward */
@@ -197,7 +197,7 @@ static TP_INLINE void tp_n4_change(struct tp_n4_env *env, const struct tp_n4_pla
 			continue;
 		head = TP_READ(entry->head) & ~(TP_HEAD_ACTION_MASK << TP_HEAD_ACTION_SHIFT | TP_HEAD_DRAIN);
 		head |= (__u64)tp_n4_action_of(change->new_state) << TP_HEAD_ACTION_SHIFT;
-		/* Who met BUFFER before hands its packet over still. User space says when none does any more. */
+		/* A packet that met BUFFER before is still handed over. User space says when none does any more. */
 		if (change->new_state == TP_N4_FORWARD && tp_n4_buffers(env))
 			head |= TP_HEAD_DRAIN;
 		TP_N4_PUBLISH(entry->head, head);

@@ -36,7 +36,7 @@ pub enum LentAction {
 /// State of a FAR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LentTarget {
-    /// What it does.
+    /// Apply Action.
     pub action: LentAction,
     /// Remote TEID, host order.
     pub teid: u32,
@@ -124,7 +124,7 @@ pub struct Template {
     pub updates: SmallVec<[TemplateUpdate; LENT_FARS]>,
 }
 
-/// What a request that was served has changed.
+/// Changes by a request that was served.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Served {
     /// Place of the session.
@@ -137,7 +137,7 @@ pub struct Served {
     pub others: SmallVec<[LentTarget; LENT_FARS]>,
 }
 
-/// What has become of a FAR.
+/// Change of a FAR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LentChange {
     /// FAR ID.

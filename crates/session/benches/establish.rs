@@ -12,17 +12,12 @@ use arena::Arena;
 use arena::ring::{self, Ring};
 use criterion::{Criterion, criterion_group, criterion_main};
 use pfcp::message::SessionEstablishmentRequest;
-use pfcp::{IeType, MessageType, Writer};
 use rs_pfcp::ie::cause::CauseValue;
 use session::testing::world::{World, config};
 use session::{Change, Core, NodeRecord, Outbox};
+use testkit::requests::{number, path_switch};
 use testkit::smf::Smf;
 use testkit::tables::FakeTables;
-
-/// Number the request, which has a SEID in its header.
-fn number(datagram: &mut [u8], sequence: u32) {
-    datagram[12..15].copy_from_slice(&sequence.to_be_bytes()[1..]);
-}
 
 fn establish(c: &mut Criterion) {
     let mut smf = Smf::new("10.100.0.2:8805");
@@ -81,23 +76,6 @@ fn establish(c: &mut Criterion) {
     c.bench_function("delete, kept", |b| {
         b.iter_custom(|n| node.time(n, &mut datagram).1)
     });
-}
-
-/// Session Modification Request: the downlink FAR leads to the gNB of this number.
-fn path_switch(gnb: u8) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let kind = MessageType::SESSION_MODIFICATION_REQUEST;
-    let mut writer = Writer::new(&mut bytes, kind, Some(0), 0);
-    writer.grouped(IeType::UPDATE_FAR, |w| {
-        w.put(IeType::FAR_ID, 2u32);
-        w.put(IeType::APPLY_ACTION, 2u8);
-        w.grouped(IeType::UPDATE_FORWARDING_PARAMETERS, |w| {
-            let end = [1, 0, 0, 0, 0x50, gnb, 10, 3, 1, gnb];
-            w.ie(IeType::OUTER_HEADER_CREATION, &end);
-        });
-    });
-    writer.finish();
-    bytes
 }
 
 type Words = &'static [AtomicU64];

@@ -1,4 +1,4 @@
-//! What a path switch costs the control thread, without sockets: by the core alone, and where the data path serves it by a template
+//! Cost of a path switch to the control thread, without sockets: by the core alone, and where the data path serves it by a template
 //! (`n4.fast_path = "user"`). Sessions in random order; grace periods are over at once here, and what follows from that is part of the
 //! figures. Floor: a Heartbeat Request, which is read and answered.
 //!
@@ -11,13 +11,13 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use pfcp::{IeType, MessageType, Writer};
 use session::config::{Config, Limits, NetworkInstance};
 use session::{Core, Outbox, Time};
 use tables::testing::{furnish, ports, resolve_peers};
 use tables::{Layout, Options, Tables};
 use testkit::packets::N3;
 use testkit::random::Random;
+use testkit::requests::{number, path_switch};
 use testkit::smf::Smf;
 
 /// Requests between two looks at what has had its grace period.
@@ -139,28 +139,6 @@ impl Node {
         (0..10_000).for_each(|_| self.ask(&request));
         begin.elapsed() / 10_000
     }
-}
-
-/// Number the request, which has a SEID in its header.
-fn number(datagram: &mut [u8], sequence: u32) {
-    datagram[12..15].copy_from_slice(&sequence.to_be_bytes()[1..]);
-}
-
-/// The downlink FAR leads to the gNB of this number.
-fn path_switch(gnb: u8) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let kind = MessageType::SESSION_MODIFICATION_REQUEST;
-    let mut writer = Writer::new(&mut bytes, kind, Some(0), 0);
-    writer.grouped(IeType::UPDATE_FAR, |w| {
-        w.put(IeType::FAR_ID, 2u32);
-        w.put(IeType::APPLY_ACTION, 2u8);
-        w.grouped(IeType::UPDATE_FORWARDING_PARAMETERS, |w| {
-            let end = [1, 0, 0, 0, 0x50, gnb, 10, 3, 1, gnb];
-            w.ie(IeType::OUTER_HEADER_CREATION, &end);
-        });
-    });
-    writer.finish();
-    bytes
 }
 
 fn main() {

@@ -98,7 +98,7 @@ impl Store {
 
     /// [`compiled::Tables::borrow_sessions`]
     pub(crate) fn borrow_sessions(&mut self, places: u32, key: SeidKey) -> bool {
-        // What a rate says depends on what an entry was before, where packets wait for theirs.
+        // A rate depends on the entry before it, where packets wait for theirs.
         if self.shard.longest_wait.is_some() {
             return false;
         }

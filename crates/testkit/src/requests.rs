@@ -22,6 +22,25 @@ pub fn message(kind: MessageType, write: impl Fn(&mut Writer<'_>)) -> Vec<u8> {
     out
 }
 
+/// Number a message, which has a SEID in its header.
+pub fn number(datagram: &mut [u8], sequence: u32) {
+    datagram[12..15].copy_from_slice(&sequence.to_be_bytes()[1..]);
+}
+
+/// Session Modification Request: the downlink FAR leads to the gNB of this number.
+pub fn path_switch(gnb: u8) -> Vec<u8> {
+    message(MessageType::SESSION_MODIFICATION_REQUEST, |w| {
+        w.grouped(IeType::UPDATE_FAR, |w| {
+            w.put(IeType::FAR_ID, 2u32);
+            w.put(IeType::APPLY_ACTION, 2u8);
+            w.grouped(IeType::UPDATE_FORWARDING_PARAMETERS, |w| {
+                let end = [1, 0, 0, 0, 0x50, gnb, 10, 3, 1, gnb];
+                w.ie(IeType::OUTER_HEADER_CREATION, &end);
+            });
+        });
+    })
+}
+
 /// A PDR under construction; what is not set is left out.
 #[derive(Clone, Debug, Default)]
 pub struct PdrIe {

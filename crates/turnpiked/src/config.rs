@@ -127,7 +127,7 @@ pub(crate) struct N4 {
     pub(crate) fast_path: FastPath,
 }
 
-/// Who serves requests that only update FARs.
+/// Server of requests that only update FARs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum FastPath {

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use compiled::Tables;
+use compiled::{Slow, Tables};
 use pfcp::{Header, MessageType};
 
 use crate::base::time::Time;
@@ -30,7 +30,11 @@ pub(super) fn serve<T: Tables>(
         return false;
     }
     let incoming = Incoming::new(from, &header, octets);
-    let served = shard.serve(now, outputs, (peer, &incoming), octets);
+    // Numbers of an SMF that counts more than once may run ahead and back: answers that are kept decide, as for the core.
+    let served = match node.n4().is_answered(now, peer, incoming.fingerprint) {
+        true => Err(Slow::Sequence),
+        false => shard.serve(now, outputs, (peer, &incoming), octets),
+    };
     let stats = node.n4_mut().stats_mut();
     match served {
         Ok(()) => {

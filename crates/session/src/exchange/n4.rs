@@ -134,6 +134,11 @@ impl N4 {
             .answered(from, header.sequence, header.message_type)
     }
 
+    /// Whether a request of this association has been answered before, and is [repeated](Self::repeat).
+    pub(crate) fn is_answered(&self, now: Time, of: PeerId, request: Fingerprint) -> bool {
+        self.answers.find(now, Some(of), request).is_some()
+    }
+
     /// The answer to a request that has been answered before. `false`: it has not been.
     pub(crate) fn repeat(
         &mut self,

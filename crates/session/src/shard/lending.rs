@@ -92,7 +92,7 @@ impl Lending {
         let in_the_way = context.rare().is_some_and(|rare| {
             rare.waiting.is_some() || !rare.indicated.is_empty() || rare.deferral.is_some()
         });
-        // What packets meet is not what the draft says then.
+        // Packets do not meet the draft then.
         if in_the_way || context.usage().is_some_and(Usage::is_closing) {
             return;
         }
@@ -150,7 +150,7 @@ impl Lending {
         Ok(())
     }
 
-    /// What the data path has changed, in the session's rules.
+    /// Changes by the data path come into the session's rules.
     fn take_in<T: Tables>(
         &mut self,
         now: Time,

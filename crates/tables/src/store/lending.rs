@@ -60,7 +60,7 @@ pub(crate) struct Lending {
     lines: View<Line>,
     templates: Box<[tp_n4_template]>,
     aliases: Box<[tp_n4_alias]>,
-    /// What `aliases` say, and who needs them.
+    /// The same addresses as `aliases`, and how many need each.
     known: Vec<Option<Alias>>,
     request: Box<tp_n4_request>,
 }
@@ -420,7 +420,7 @@ impl Lending {
         verdict as u32
     }
 
-    /// What has become of a FAR.
+    /// Change of a FAR.
     fn read(&self, change: &tp_n4_change) -> Option<LentChange> {
         let before = self.target(change.old_state, change.old_teid, change.old_alias)?;
         let after = self.target(change.new_state, change.new_teid, change.new_alias)?;
@@ -432,7 +432,7 @@ impl Lending {
         })
     }
 
-    /// What is left to do about its entries: packets meet them already.
+    /// Peers, grace periods and waiting packets of its entries, which packets meet already.
     fn follow(&self, change: &tp_n4_change, beside: &mut Beside<'_>) {
         let forwards = |state| action_of(state) == LentAction::Forward;
         let [old, new] =

@@ -106,7 +106,7 @@ impl NodeTables {
         }
     }
 
-    /// Who has kept a peer knows it no more.
+    /// A peer that was kept is known no more.
     pub(crate) fn let_go_of_peer(&mut self, peer: u32, grace: &mut Grace<Retired>) {
         if self.peers.let_go(peer) {
             grace.retire(Retired::Peer(peer));

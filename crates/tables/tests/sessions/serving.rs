@@ -636,15 +636,21 @@ fn what_comes_late_does_not_have_others_served_twice() {
     let gnb = IpAddr::from([10, 3, 1, 1]);
     let mut world = taught(&[active(1, gnb)]);
     let seid = world.sessions[&1].seid;
-    let request = |sequence: u8, teid| {
+    let request = |sequence: u32, teid| {
         let mut request = message(52, Some(seid), &[active(teid, gnb)]);
-        request[12..15].copy_from_slice(&[0, 0x30, sequence]);
+        request[12..15].copy_from_slice(&sequence.to_be_bytes()[1..]);
         request
     };
-    for (sequence, teid) in [(8, 8), (10, 10), (9, 9), (10, 10), (8, 8), (11, 11), (9, 9)] {
+    let late = [8, 10, 9, 10, 8, 11, 9].map(|at| (0x3000 + at, at));
+    for (sequence, teid) in late {
         world.hear(1, &request(sequence, teid));
     }
     assert_eq!(world.nodes[1].core.stats().duplicates, 3);
+    // An SMF that counts twice: numbers run ahead, back, and ahead again.
+    for (sequence, teid) in [(0x50_0000, 12), (0x3012, 13), (0x50_0000, 12), (0x3013, 14)] {
+        world.hear(1, &request(sequence, teid));
+    }
+    assert_eq!(world.nodes[1].core.stats().duplicates, 4);
 }
 
 #[test]

@@ -70,6 +70,7 @@ enum tp_action {
  */
 #define TP_HEAD_ACTION_SHIFT 32
 #define TP_HEAD_ACTION_MASK 15ULL
+#define TP_HEAD_ACTION(head) ((__u32)((head) >> TP_HEAD_ACTION_SHIFT & TP_HEAD_ACTION_MASK))
 #define TP_HEAD_METER (1ULL << 36)
 #define TP_HEAD_EXT (1ULL << 37)
 #define TP_HEAD_UE (1ULL << 38)

@@ -10,7 +10,6 @@
 #define TP_TEID_DIRECT 0xffffffU /* of a TEID, what may be the index itself */
 
 #define TP_HEAD_KEY(head) ((__u32)(head))
-#define TP_HEAD_ACTION(head) ((__u32)((head) >> TP_HEAD_ACTION_SHIFT & TP_HEAD_ACTION_MASK))
 #define TP_HEAD_QFI_OF(head) ((__u32)((head) >> TP_HEAD_QFI_SHIFT & TP_HEAD_QFI_MASK))
 #define TP_HEAD_NI_OF(head) ((__u32)((head) >> TP_HEAD_NI_SHIFT & TP_HEAD_NI_MASK))
 #define TP_HEAD_RULE_OF(head) ((__u32)((head) >> TP_HEAD_RULE_SHIFT))

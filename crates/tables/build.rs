@@ -64,8 +64,10 @@ fn main() {
     println!("cargo:rerun-if-env-changed=CLANG");
     let clang = env::var("CLANG").unwrap_or_else(|_| preferred_clang().into());
     let running = BUILDS.map(|build| start_bpf(&clang, &root, build, &out));
+    let n4 = start_bpf_of(&clang, &root, "n4.bpf.c", &out.join("n4.bpf.o"), &[]);
     running
         .into_iter()
+        .chain([n4])
         .for_each(|compiler| finish_bpf(&clang, compiler));
     build_native(&clang, &root);
     if is_debug() {
@@ -103,6 +105,18 @@ fn preferred_clang() -> &'static str {
 }
 
 fn start_bpf(clang: &str, root: &Path, build: &str, out: &Path) -> io::Result<Child> {
+    let object = out.join(format!("turnpike-{build}.bpf.o"));
+    let define = format!("-DTP_BUILD=TP_BUILD_{build}");
+    start_bpf_of(clang, root, "turnpike.bpf.c", &object, &[&define])
+}
+
+fn start_bpf_of(
+    clang: &str,
+    root: &Path,
+    source: &str,
+    object: &Path,
+    defines: &[&str],
+) -> io::Result<Child> {
     let mut command = Command::new(clang);
     // The same octets wherever they are built.
     let tree = root.ancestors().nth(5).unwrap_or(root);
@@ -125,11 +139,11 @@ fn start_bpf(clang: &str, root: &Path, build: &str, out: &Path) -> io::Result<Ch
         command.arg("-DTP_LOADS_IN_ORDER");
     }
     command
-        .arg(format!("-DTP_BUILD=TP_BUILD_{build}"))
+        .args(defines)
         .arg("-c")
-        .arg(root.join("platform/xdp/turnpike.bpf.c"))
+        .arg(root.join("platform/xdp").join(source))
         .arg("-o")
-        .arg(out.join(format!("turnpike-{build}.bpf.o")));
+        .arg(object);
     command.spawn()
 }
 

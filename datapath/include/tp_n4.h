@@ -13,6 +13,7 @@
 #include "tp_abi.h"
 
 #define TP_N4_OCTETS 256U   /* a longer request is none of these */
+#define TP_N4_SLACK 16U	    /* behind a request: an offset of a template may be its last octet's */
 #define TP_N4_TEMPLATES 64U
 #define TP_N4_CANDIDATES 8U /* templates of one length */
 #define TP_N4_FARS 2U	    /* of a session that lead into a tunnel, and of a request */
@@ -28,6 +29,7 @@
 /* owner: who may change the session, which one it is, and whose.
  *
  *  0..1   state
+ *  2..5   messages about it that have gone to the control plane since it was lent last, which goes round
  *  6..31  generation, as its SEID has it
  * 32..63  association
  */
@@ -35,6 +37,9 @@
 #define TP_N4_CONTROL 0ULL /* the control plane alone */
 #define TP_N4_LENT 1ULL	   /* nobody just now */
 #define TP_N4_BUSY 2ULL	   /* the engine */
+#define TP_N4_READY 3ULL   /* the control plane, which lends it when no message about it is under way */
+#define TP_N4_PASSED_SHIFT 2
+#define TP_N4_PASSED_MASK 15ULL
 #define TP_N4_GENERATION_SHIFT 6
 #define TP_N4_ASSOCIATION_SHIFT 32
 #define TP_N4_HALF_BITS 26 /* of a place, and of a generation, in a SEID */
@@ -106,7 +111,12 @@ struct tp_n4_config {
 	TP_N4_SLOW(CP_SEID, cp_seid, "the SMF gives the session another SEID")                          \
 	TP_N4_SLOW(FAR, far, "the session has no such FAR, or one that says something else")            \
 	TP_N4_SLOW(TUNNEL, tunnel, "no tunnel leads to this address yet, or the TEID is 0")             \
-	TP_N4_SLOW(WAITING, waiting, "packets wait for the UE")
+	TP_N4_SLOW(WAITING, waiting, "packets wait for the UE")                                         \
+	TP_N4_SLOW(FRAME, frame, "the datagram has options, is a fragment, or is not whole")            \
+	TP_N4_SLOW(CHECKSUM, checksum, "a checksum is wrong, missing or not finished yet")              \
+	TP_N4_SLOW(SOURCE, source, "no association has this address")                                   \
+	TP_N4_SLOW(PAUSED, paused, "the control plane was at work on more than one session")            \
+	TP_N4_SLOW(LOG, log, "the control plane has not yet heard of so many others")
 
 #define TP_N4_NUMBER(SYMBOL, name, meaning) TP_N4_SLOW_##SYMBOL,
 enum tp_n4_verdict {
@@ -118,7 +128,7 @@ enum tp_n4_verdict {
 
 /* A message. */
 struct tp_n4_request {
-	__u8 octets[TP_N4_OCTETS];
+	__u8 octets[TP_N4_OCTETS + TP_N4_SLACK]; /* zero behind the message, to the next multiple of 8 */
 	__u32 len;
 	__u32 association; /* the sender's */
 };
@@ -135,16 +145,56 @@ struct tp_n4_change {
 };
 
 struct tp_n4_done {
+	__u64 cp_seid; /* what its answer is sent to */
 	__u32 place;
 	__u16 n_changes;
 	__u16 template; /* its number */
 	struct tp_n4_change change[TP_N4_FARS];
+	/* Of all FARs, as they are now: see struct tp_n4_line. */
+	__u32 far[TP_N4_FARS];
+	__u32 teid[TP_N4_FARS];
+	__u16 alias[TP_N4_FARS];
+	__u8 state[TP_N4_FARS];
+	__u16 reserved;
+};
+
+/* An address of a peer. */
+struct tp_n4_address {
+	__u8 octets[16]; /* of an IPv4 address, 4 */
+	__u32 length;	 /* 4 or 16 */
+};
+
+/* Where the engine answers by itself, for the control plane: what it has served, in this order of each session. */
+struct tp_n4_record {
+	struct tp_n4_done done;
+	struct tp_n4_address from;
+	__u32 port; /* of the sender, host order */
+	struct tp_n4_request request; /* octets behind its length mean nothing */
+};
+
+#define TP_N4_MARKS_ONLY (1U << 31) /* of an association: its requests are the control plane's for now */
+
+/* There: a CPU that serves. */
+struct tp_n4_cpu {
+	__u64 inside; /* odd while it is under way with a request */
+	__u64 verdicts[TP_N4_VERDICTS];
+	__u64 reserved[1];
+};
+
+/* There: of all requests. */
+struct tp_n4_here {
+	__u64 paused; /* the control plane is at work on any session */
+	__u8 local[2][16]; /* our addresses of N4: IPv4, IPv6 */
+	__u8 has_local[2];
+	__u8 reserved[6];
 };
 
 _Static_assert(sizeof(struct tp_n4_line) == 64, "one line");
 _Static_assert(sizeof(struct tp_n4_alias) == 32, "half a line");
 _Static_assert(sizeof(struct tp_n4_template) % 8 == 0, "whole words");
 _Static_assert(sizeof(struct tp_n4_config) % 8 == 0, "whole words");
+_Static_assert(sizeof(struct tp_n4_cpu) % 64 == 0, "whole lines");
+_Static_assert(sizeof(struct tp_n4_here) % 8 == 0 && sizeof(struct tp_n4_record) % 8 == 0, "whole words");
 _Static_assert(TP_N4_OCTETS % 8 == 0, "compared by words");
 
 #endif

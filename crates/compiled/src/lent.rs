@@ -1,7 +1,7 @@
 //! Sessions lent to the data path: requests that only update FARs are carried out there, by templates
 //! (`datapath/n4/serve.h`).
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use smallvec::SmallVec;
 
@@ -137,6 +137,52 @@ pub struct Served {
     pub others: SmallVec<[LentTarget; LENT_FARS]>,
 }
 
+/// An address that requests of one association alone come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// Without a port.
+    pub address: IpAddr,
+    /// Number of the association, below 2^31.
+    pub association: u32,
+    /// They may be served. Otherwise it is but known that they have passed.
+    pub is_served: bool,
+}
+
+/// Why a session is taken back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TakenFor {
+    /// Something that has happened.
+    Event,
+    /// A request about it that has passed the data path, where it was counted.
+    Request,
+    /// A request that was not counted there, or may not have been.
+    Unmarked,
+}
+
+/// A request that was served and answered beside the control plane.
+#[derive(Clone, Debug)]
+pub struct ServedBeside {
+    /// Its sender.
+    pub from: SocketAddr,
+    /// ... whose association has this number.
+    pub association: u32,
+    /// The message.
+    pub octets: Vec<u8>,
+    /// Changes by it.
+    pub what: Served,
+}
+
+impl Default for ServedBeside {
+    fn default() -> Self {
+        Self {
+            from: SocketAddr::from(([0; 4], 0)),
+            association: 0,
+            octets: Vec::new(),
+            what: Served::default(),
+        }
+    }
+}
+
 /// Change of a FAR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LentChange {
@@ -169,11 +215,21 @@ pub enum Slow {
     Tunnel,
     /// Packets wait for the UE.
     Waiting,
+    /// The datagram has options, is a fragment, or is not whole.
+    Frame,
+    /// A checksum is wrong, missing or not finished yet.
+    Checksum,
+    /// No association has this address.
+    Source,
+    /// The control plane was at work on more than one session.
+    Paused,
+    /// The control plane has not yet heard of so many others.
+    Log,
 }
 
 impl Slow {
     /// All, in the order of `enum tp_n4_verdict`, which begins with 1.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 13] = [
         Self::Other,
         Self::Template,
         Self::Session,
@@ -182,6 +238,11 @@ impl Slow {
         Self::Far,
         Self::Tunnel,
         Self::Waiting,
+        Self::Frame,
+        Self::Checksum,
+        Self::Source,
+        Self::Paused,
+        Self::Log,
     ];
 
     /// Its name in metrics.
@@ -195,6 +256,11 @@ impl Slow {
             Self::Far => "far",
             Self::Tunnel => "tunnel",
             Self::Waiting => "waiting",
+            Self::Frame => "frame",
+            Self::Checksum => "checksum",
+            Self::Source => "source",
+            Self::Paused => "paused",
+            Self::Log => "log",
         }
     }
 }

@@ -23,7 +23,8 @@ pub use filter::{Filter, Flow};
 pub use ids::{CapacityId, NiId, PdrId, PolicyId, PredefinedId, QerId, Qfi, QfiSet};
 pub use lent::{
     LENT_FARS, LENT_PDRS, Lent, LentAction, LentChange, LentFar, LentProfile, LentTarget, SeidKey,
-    Served, Slow, TEMPLATE_OCTETS, TEMPLATES, TEMPLATES_OF_LENGTH, Template, TemplateUpdate,
+    Served, ServedBeside, Slow, Source, TEMPLATE_OCTETS, TEMPLATES, TEMPLATES_OF_LENGTH, TakenFor,
+    Template, TemplateUpdate,
 };
 pub use meter::{
     Above, CAPACITIES_ON_WAY, Limit, PacketRate, Rate, Share, SharedMeter, WEIGHT_MAX,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 use crate::ids::{PdrId, PredefinedId};
-use crate::lent::{Lent, SeidKey, Served, Slow, Template};
+use crate::lent::{Lent, SeidKey, Served, ServedBeside, Slow, Source, TakenFor, Template};
 use crate::room::{Holding, NoRoom, Resource};
 use crate::session::Compiled;
 
@@ -146,6 +146,43 @@ pub trait Tables {
     /// do is to tell its sender, and to know it.
     fn serve(&mut self, _octets: &[u8], _association: u32, _: &mut Served) -> Result<(), Slow> {
         Err(Slow::Other)
+    }
+
+    /// Whether requests about sessions that are lent are served and answered elsewhere, at any time, rather than by
+    /// [`Self::serve`]. Then whoever changes a session takes it back first, or has everything [paused](Self::pause), and hears of what
+    /// was served before ([`Self::next_served`]).
+    fn serves_beside(&self) -> bool {
+        false
+    }
+
+    /// The session in this place is of this generation and association: a request about it has been carried out, the first of which
+    /// has established it. This one has that sequence number.
+    fn know_place(&mut self, _place: u32, _generation: u32, _association: u32, _sequence: u32) {}
+
+    /// The session in this place may change. Unless it does ([`Self::hold`]), or is lent anew, it is lent again by
+    /// [`Self::give_back`].
+    fn take_back(&mut self, _place: u32, _: TakenFor) {}
+
+    /// The session that was taken back last is as it was.
+    fn give_back(&mut self) {}
+
+    /// No session is changed elsewhere from now on.
+    fn pause(&mut self) {}
+
+    /// They may be again. All that was served has been heard of.
+    fn go_on(&mut self) {}
+
+    /// The next request that was served elsewhere: packets meet it, and its sender has the answer. `false`: there is none.
+    fn next_served(&mut self, _: &mut ServedBeside) -> bool {
+        false
+    }
+
+    /// Requests from these addresses may be served elsewhere, and are known to have passed if they are not.
+    fn know_sources(&mut self, _: &[Source]) {}
+
+    /// Requests that were not served elsewhere, by why.
+    fn slow(&self, _: Slow) -> u64 {
+        0
     }
 }
 

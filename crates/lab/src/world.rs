@@ -56,6 +56,8 @@ pub const GNBS_V6: [Ipv6Addr; 2] = [
 ];
 /// The gNBs' TEIDs start here, far apart, so that a packet at the wrong gNB is noticed.
 const FIRST_TEIDS: [u32; 2] = [0x1000_0001, 0x2000_0001];
+/// Configuration of N4 of a UPF whose program answers SMFs itself.
+pub(crate) const BY_PROGRAM: &str = "fast_path = \"data\"\ninterface = \"n4\"";
 /// Octets of IP that N3 and N6 carry.
 pub(crate) const LINK_MTU: u32 = 1500;
 
@@ -224,7 +226,7 @@ impl World {
         let upf_ns = Netns::create(&prefix, "upf")?;
         upf::prepare(&upf_ns)?;
         let (ran_ns, gnb_ns) = links::radio_side(&prefix, &upf_ns, wanted)?;
-        let smf_ns = links::control_side(&prefix, &upf_ns, wanted.smfs)?;
+        let smf_ns = links::control_side(&prefix, &upf_ns, wanted)?;
         let dn_ns = links::data_network(&prefix, &upf_ns, wanted)?;
         let second_dn_ns = wanted
             .second_dn

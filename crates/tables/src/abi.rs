@@ -531,6 +531,14 @@ unsafe impl Plain for RouteMap {}
 unsafe impl Plain for raw::tp_trace {}
 // SAFETY: as above; it has no padding, as its size says.
 unsafe impl Plain for host::tp_n4_line {}
+// SAFETY: as above.
+unsafe impl Plain for host::tp_n4_config {}
+// SAFETY: as above.
+unsafe impl Plain for host::tp_n4_here {}
+// SAFETY: as above.
+unsafe impl Plain for host::tp_n4_template {}
+// SAFETY: as above.
+unsafe impl Plain for host::tp_n4_alias {}
 
 /// The words of a struct, as memory holds them.
 pub(crate) fn words_of<T: Plain, const N: usize>(value: &T) -> [u64; N] {

@@ -8,7 +8,9 @@ use std::{fmt, io};
 
 use crate::abi::Features;
 use crate::alarm_queue::AlarmQueue;
+use crate::backend::xdp::n4::N4;
 use crate::backend::xdp::pins::Pins;
+use crate::engine::Engine;
 use crate::error::SetupError;
 use crate::frame_socket::Egress;
 use crate::grace::Barrier;
@@ -182,6 +184,11 @@ pub(crate) trait Backend: fmt::Debug + Send {
     /// A ring out of the programs. `None`: what would be in it comes back from [`Self::run`].
     fn ring(&self, _: Records) -> Result<Option<Ring>, SetupError> {
         Ok(None)
+    }
+
+    /// A program that serves PFCP over the same tables, for so many places of sessions and aliases of peers. `None`: there is none.
+    fn n4(&self, _places: u32, _aliases: u32) -> Option<Result<(N4, Engine), SetupError>> {
+        None
     }
 
     /// The way to whoever keeps frames above their rate.

@@ -1,5 +1,6 @@
 //! Choices for the data path as a whole.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::abi::Features;
@@ -25,6 +26,17 @@ pub struct Options {
     pub icmp_errors_per_s: u32,
     /// Packets of L4S (ECT(1)) are marked where their meters are so far ahead; `None`: none are.
     pub l4s: Option<Duration>,
+    /// PFCP that a program serves, where packets meet programs; `None`: none.
+    pub n4: Option<N4Port>,
+}
+
+/// Where N4 comes by.
+#[derive(Clone, Debug, Default)]
+pub struct N4Port {
+    /// Its interface; `None`: no packet meets the program, which is for [`Tables::n4_runner`](crate::Tables::n4_runner).
+    pub interface: Option<String>,
+    /// Ours: one of each family at most.
+    pub addresses: Vec<IpAddr>,
 }
 
 impl Default for Options {
@@ -38,6 +50,7 @@ impl Default for Options {
             echo_per_s: 1000,
             icmp_errors_per_s: 1000,
             l4s: None,
+            n4: None,
         }
     }
 }

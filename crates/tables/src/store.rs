@@ -25,11 +25,13 @@ use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 
 use compiled::{
-    CapacityId, Compiled, Holding, Lent, NiId, NoRoom, Resource, SeidKey, Served, Slow, Template,
+    CapacityId, Compiled, Holding, Lent, NiId, NoRoom, Resource, SeidKey, Served, ServedBeside,
+    Slow, TakenFor, Template,
 };
 use ipnet::{IpNet, Ipv6Net};
 
 use crate::abi::{Cpu, Features};
+use crate::engine::Engine;
 use crate::grace::Grace;
 use crate::handle::Handle;
 use crate::index::Index;
@@ -37,7 +39,8 @@ use crate::layout::{Layout, Memory};
 use crate::prefixes;
 use crate::routing::{RouteRun, neighbour_key};
 use crate::store::alarms::Alarms;
-use crate::store::lending::{Beside, Lending};
+pub(crate) use crate::store::lending::ALIASES;
+use crate::store::lending::{Beside, Lending, name_of};
 use crate::store::network_instances::NetworkInstances;
 use crate::store::node::NodeTables;
 use crate::store::plan::{Plan, Planner};
@@ -96,14 +99,76 @@ impl Store {
         }
     }
 
-    /// [`compiled::Tables::borrow_sessions`]
-    pub(crate) fn borrow_sessions(&mut self, places: u32, key: SeidKey) -> bool {
+    /// [`compiled::Tables::borrow_sessions`], of this engine beside this thread if there is one.
+    pub(crate) fn borrow_sessions(
+        &mut self,
+        places: u32,
+        key: SeidKey,
+        engine: Option<Engine>,
+    ) -> bool {
         // A rate depends on the entry before it, where packets wait for theirs.
         if self.shard.longest_wait.is_some() {
             return false;
         }
-        self.lending = Lending::new(places, key, self.salt).ok().map(Box::new);
+        self.lending = Lending::new(places, key, self.salt, engine)
+            .ok()
+            .map(Box::new);
         self.lending.is_some()
+    }
+
+    /// The engine that serves PFCP beside this thread.
+    pub(crate) fn engine(&self) -> Option<&Engine> {
+        self.lending.as_ref()?.engine()
+    }
+
+    /// [`crate::Tables::lend_again`]
+    pub(crate) fn lend_again(&mut self) {
+        if let Some(lending) = &mut self.lending {
+            lending.lend_again();
+        }
+    }
+
+    /// [`compiled::Tables::know_place`]
+    pub(crate) fn know_place(
+        &mut self,
+        place: u32,
+        (generation, association): (u32, u32),
+        sequence: u32,
+    ) {
+        let name = name_of(generation, association);
+        self.beside_lending(|lending, beside| lending.know_place(place, name, sequence, beside));
+    }
+
+    /// [`compiled::Tables::take_back`]
+    pub(crate) fn take_back(&mut self, place: u32, taken_for: TakenFor) {
+        if let Some(lending) = &mut self.lending {
+            lending.take_back(place, taken_for);
+        }
+    }
+
+    /// [`compiled::Tables::give_back`]
+    pub(crate) fn give_back(&mut self) {
+        if let Some(lending) = &mut self.lending {
+            lending.give_back();
+        }
+    }
+
+    /// [`compiled::Tables::pause`]
+    pub(crate) fn pause(&mut self) {
+        if let Some(lending) = &mut self.lending {
+            lending.pause();
+        }
+    }
+
+    /// [`compiled::Tables::go_on`]
+    pub(crate) fn go_on(&mut self) {
+        self.beside_lending(Lending::go_on);
+    }
+
+    /// [`compiled::Tables::next_served`]
+    pub(crate) fn next_served(&mut self, served: &mut ServedBeside) -> bool {
+        self.beside_lending(|lending, beside| lending.next_served(served, beside))
+            .unwrap_or(false)
     }
 
     fn beside_lending<R>(
@@ -133,8 +198,8 @@ impl Store {
     }
 
     /// [`compiled::Tables::hold`]
-    pub(crate) fn hold(&self, place: u32) {
-        if let Some(lending) = &self.lending {
+    pub(crate) fn hold(&mut self, place: u32) {
+        if let Some(lending) = &mut self.lending {
             lending.hold(place);
         }
     }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use compiled::{
     BufferLimits, Compiled, CountedAt, Counters, EndedTunnel, Holding, Lent, NiId, NoRoom, PdrId,
-    PredefinedId, Resource, SeidKey, Served, Slow, Template,
+    PredefinedId, Resource, SeidKey, Served, ServedBeside, Slow, Source, TakenFor, Template,
 };
 use ipnet::IpNet;
 
@@ -25,8 +25,9 @@ use crate::backend::workers::dpdk::Dpdk;
 use crate::backend::workers::kernel::Kernel;
 use crate::backend::workers::{ByHand, Workers};
 use crate::backend::xdp::Xdp;
+use crate::backend::xdp::n4::N4;
 use crate::backend::xdp::pins::Pins;
-use crate::backend::{Backend, ProgramInfo, Runner};
+use crate::backend::{Backend, ProgramInfo, Runner, ifindex_of};
 use crate::buffer_control::BufferControl;
 use crate::capacity::{CapacityReport, Governor};
 use crate::entry_counts::EntryCounts;
@@ -37,7 +38,7 @@ use crate::ingress::Ingress;
 use crate::interface_addresses::InterfaceAddresses;
 use crate::layout::Layout;
 use crate::left_ring::{LeftRecords, LeftRing};
-use crate::options::Options;
+use crate::options::{N4Port, Options};
 use crate::pipeline::{Pipeline, Run, RunTogether};
 use crate::port::PortConfig;
 use crate::programs::Programs;
@@ -74,6 +75,10 @@ pub struct Tables {
     interface_addresses: InterfaceAddresses,
     /// Time within which packets above their rate have left; zero: none waits.
     leave_within: Duration,
+    /// PFCP that a program serves.
+    n4: Option<N4Port>,
+    /// ... which is loaded when sessions are borrowed, or could not be.
+    n4_program: Option<Result<N4, SetupError>>,
 }
 
 /// Time within which a lane has run all packets that waited for it.
@@ -176,6 +181,8 @@ impl Tables {
             leave_within: layout
                 .shaping
                 .map_or(Duration::ZERO, |shaping| shaping.leave_within()),
+            n4: options.n4.clone(),
+            n4_program: None,
         })
     }
 
@@ -203,6 +210,44 @@ impl Tables {
     /// thread of their own, before something needs them.
     pub fn attach(&mut self) -> Result<(), SetupError> {
         self.programs.attach()
+    }
+
+    /// Attach the program that serves PFCP to its interface, unless it is: one that is made anew has none. That program is loaded when
+    /// sessions are borrowed, and an error of then comes from here.
+    pub fn attach_n4(&mut self) -> Result<(), SetupError> {
+        let Some(program) = self.n4_program.take() else {
+            return Ok(());
+        };
+        let mut program = program?;
+        let interface = self.n4.as_ref().and_then(|n4| n4.interface.as_ref());
+        let attached = match interface.filter(|_| !program.is_attached()) {
+            Some(interface) => {
+                ifindex_of(interface).and_then(|ifindex| program.attach((interface, ifindex)))
+            }
+            None => Ok(()),
+        };
+        self.n4_program = Some(Ok(program));
+        attached
+    }
+
+    /// Detach it, and nothing is served any more when this returns.
+    pub fn detach_n4(&mut self) {
+        if let Some(Ok(program)) = &mut self.n4_program {
+            program.detach();
+        }
+        self.store.pause();
+    }
+
+    /// Sessions about which no message can be under way are lent to the program that serves PFCP: to be called some milliseconds after it
+    /// was called last, when the sockets of N4 are found empty.
+    pub fn lend_again(&mut self) {
+        self.store.lend_again();
+    }
+
+    /// Has the kernel run the program that serves PFCP over frames; for other threads. `None`: there is none.
+    pub fn n4_runner(&self) -> Option<io::Result<Runner>> {
+        let program = self.n4_program.as_ref()?.as_ref().ok()?;
+        Some(program.runner())
     }
 
     /// Attach the program of a port to its interface, which was made anew under this number.
@@ -721,7 +766,63 @@ impl compiled::Tables for Tables {
     }
 
     fn borrow_sessions(&mut self, places: u32, key: SeidKey) -> bool {
-        self.store.borrow_sessions(places, key)
+        let Some(port) = &self.n4 else {
+            return self.store.borrow_sessions(places, key, None);
+        };
+        let aliases = crate::store::ALIASES as u32;
+        match self.programs.backend().n4(places, aliases) {
+            Some(Ok((program, engine))) => {
+                engine.set_addresses(&port.addresses);
+                self.n4_program = Some(Ok(program));
+                self.store.borrow_sessions(places, key, Some(engine))
+            }
+            Some(Err(error)) => {
+                self.n4_program = Some(Err(error));
+                false
+            }
+            None => false,
+        }
+    }
+
+    fn serves_beside(&self) -> bool {
+        self.store.engine().is_some()
+    }
+
+    fn know_place(&mut self, place: u32, generation: u32, association: u32, sequence: u32) {
+        let name = (generation, association);
+        self.store.know_place(place, name, sequence);
+    }
+
+    fn take_back(&mut self, place: u32, taken_for: TakenFor) {
+        self.store.take_back(place, taken_for);
+    }
+
+    fn give_back(&mut self) {
+        self.store.give_back();
+    }
+
+    fn pause(&mut self) {
+        self.store.pause();
+    }
+
+    fn go_on(&mut self) {
+        self.store.go_on();
+    }
+
+    fn next_served(&mut self, served: &mut ServedBeside) -> bool {
+        self.store.next_served(served)
+    }
+
+    fn know_sources(&mut self, sources: &[Source]) {
+        if let Some(Ok(program)) = &mut self.n4_program
+            && let Err(error) = program.set_sources(sources)
+        {
+            tracing::error!(%error, "requests of an SMF are not served by a program");
+        }
+    }
+
+    fn slow(&self, why: Slow) -> u64 {
+        self.store.engine().map_or(0, |engine| engine.slow(why))
     }
 
     fn lend(&mut self, handle: &Handle, lent: &Lent) {

@@ -125,6 +125,9 @@ pub(crate) struct N4 {
     pub(crate) busy_poll_us: u32,
     #[serde(default)]
     pub(crate) fast_path: FastPath,
+    /// It comes by this one, where a program serves requests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) interface: Option<String>,
 }
 
 /// Server of requests that only update FARs.
@@ -136,6 +139,18 @@ pub(crate) enum FastPath {
     Off,
     /// The engine of the data path, in the control thread.
     User,
+    /// The same in a program, where frames come in.
+    Data,
+}
+
+impl FastPath {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::User => "user",
+            Self::Data => "data",
+        }
+    }
 }
 
 impl N4 {

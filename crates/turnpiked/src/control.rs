@@ -1,6 +1,7 @@
 //! The control thread: it owns the N4 socket, the core and the tables, and waits for datagrams,
 //! questions, kernel changes and the core's next deadline.
 
+mod beside;
 mod busy;
 mod early;
 mod echo;
@@ -34,6 +35,7 @@ use crate::n4::{Receiver, Sender, Socket, Strangers};
 use crate::telemetry::Records;
 use crate::{plan, system};
 
+use beside::Beside;
 use busy::Busy;
 use early::{Early, Waited};
 pub(crate) use echo::EchoSockets;
@@ -108,6 +110,7 @@ pub(crate) struct Control {
     /// `Some`: sessions are being taken over, and whether it was asked to end meanwhile. It is not known before whose they are.
     ends_early: Option<bool>,
     busy: Busy,
+    beside: Beside,
     unsent: u64,
     traces: Traces,
     usage: Usage,
@@ -153,6 +156,7 @@ impl Control {
             hands_over: false,
             ends_early: None,
             busy: Busy::new(),
+            beside: Beside::new(),
             unsent: 0,
             traces: Traces::default(),
             usage,
@@ -207,6 +211,7 @@ impl Control {
         }
         // Without a grace period (gtpu.restart_grace_s = 0) unknown TEIDs are answered from now on.
         self.maintain();
+        self.core.tables_mut().attach_n4()?;
         ready();
         let mut events = [EpollEvent::empty(); EVENTS];
         while !self.is_done() {
@@ -233,6 +238,14 @@ impl Control {
                     _ => {}
                 }
             }
+            for number in 0..self.sockets.len() {
+                if ready().all(|event| event != N4 + number as u64) {
+                    self.beside.found_empty(number);
+                }
+            }
+            let (now, sockets) = (self.now(), self.sockets.len());
+            let to = (&mut self.core, &mut self.outbox);
+            self.beside.tend(now, sockets, to);
             self.serve_strangers();
             self.serve_usage();
             self.serve_time();
@@ -242,6 +255,9 @@ impl Control {
             self.flush(&mut sender);
             self.answer_some();
         }
+        // From now on nothing changes but here.
+        self.core.tables_mut().detach_n4();
+        self.core.catch_up(self.now(), &mut self.outbox);
         if self.leaves_sessions() {
             self.leave(&mut sender);
         } else {
@@ -374,6 +390,9 @@ impl Control {
             let mut served = self.serve_batch(socket, receiver, sender);
             while served == 0 && since.elapsed() < self.busy_poll {
                 served = self.serve_batch(socket, receiver, sender);
+            }
+            if served == 0 {
+                self.beside.found_empty((socket - N4) as usize);
             }
             if served != 1 {
                 return;
@@ -773,6 +792,9 @@ impl Control {
         };
         if let Some(due) = self.core.next_deadline() {
             wait = wait.min(due.since(now));
+        }
+        if let Some(look) = Beside::wait(&self.core) {
+            wait = wait.min(look);
         }
         if let Some(due) = self.strangers.next_turn() {
             wait = wait.min(due.since(now));

@@ -9,7 +9,7 @@ use report::{CoresReport, CpuReport};
 use session::config as core;
 use slowpath::BufferBounds;
 use slowpath::advertise::Advertised;
-use tables::{Layout, Mode, Options, PortConfig, Roles, Shaping};
+use tables::{Layout, Mode, N4Port, Options, PortConfig, Roles, Shaping};
 use topology::Topology;
 
 use crate::config::{
@@ -66,6 +66,13 @@ pub(crate) fn ports(config: &Config) -> Vec<PortConfig> {
         is_forwarded: config.datapath.kind == DatapathKind::Kernel,
     };
     config.interface.iter().map(port).collect()
+}
+
+/// One of each family at most.
+fn n4_addresses(config: &Config) -> Vec<IpAddr> {
+    let listen = [Some(config.n4.listen), config.n4.listen_also];
+    let listen = listen.into_iter().flatten();
+    listen.map(|listen| listen.ip()).collect()
 }
 
 pub(crate) fn n3_addresses(config: &Config) -> Vec<IpAddr> {
@@ -192,6 +199,10 @@ pub(crate) fn options(config: &Config) -> Options {
         outer6: n3_addresses(config).iter().any(IpAddr::is_ipv6),
         udp6_checksum: config.gtpu.udp6_checksum,
         settle: Duration::from_secs(config.datapath.settle_s.into()),
+        n4: (config.n4.fast_path == FastPath::Data).then(|| N4Port {
+            interface: config.n4.interface.clone(),
+            addresses: n4_addresses(config),
+        }),
         ..Options::default()
     }
 }
@@ -295,10 +306,7 @@ pub(crate) fn session(config: &Config, seed: u64) -> session::Config {
             NodeId::Ip(ip) => core::NodeIdConfig::Ip(*ip),
             NodeId::Fqdn(name) => core::NodeIdConfig::Fqdn(name.clone()),
         },
-        n4: std::iter::once(n4.listen)
-            .chain(n4.listen_also)
-            .map(|listen| listen.ip())
-            .collect(),
+        n4: n4_addresses(config),
         n3: n3_addresses(config),
         own: router_addresses(config).map(|(_, addr)| addr).collect(),
         tunnel_networks: tunnel_networks(config),
@@ -336,7 +344,7 @@ pub(crate) fn session(config: &Config, seed: u64) -> session::Config {
         graceful_release: seconds(n4.graceful_release_s),
         overload_at_percent: n4.overload_at_percent,
         peer_port: n4.peer_port,
-        fast_path: n4.fast_path == FastPath::User,
+        fast_path: n4.fast_path != FastPath::Off,
         allow: n4.allow.clone(),
         seed,
         ..session::Config::default()

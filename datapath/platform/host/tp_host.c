@@ -262,6 +262,8 @@ __u64 tp_host_user(struct tp_tables *t, const struct tp_port_config *port, __u8 
 struct tp_n4_env {
 	struct tp_env env;
 	const struct tp_n4_tables *n4;
+	const struct tp_n4_request *request;
+	struct tp_n4_done *done;
 };
 
 static TP_INLINE const struct tp_n4_config *tp_n4_config_of(struct tp_n4_env *env) { return env->n4->config; }
@@ -289,14 +291,22 @@ static TP_INLINE struct tp_side *tp_n4_side_at(struct tp_n4_env *env, __u32 inde
 
 static TP_INLINE int tp_n4_buffers(struct tp_n4_env *env) { return TP_READ(tp_config_of(&env->env)->held_max) > 0; }
 
+static TP_INLINE const struct tp_n4_request *tp_n4_request_of(struct tp_n4_env *env) { return env->request; }
+
+static TP_INLINE struct tp_n4_done *tp_n4_done_of(struct tp_n4_env *env) { return env->done; }
+
+static TP_INLINE void *tp_n4_reserve(struct tp_n4_env *env) { return env; }
+
+static TP_INLINE void tp_n4_tell(struct tp_n4_env *env, void *room) {}
+
 #include "serve.h"
 
 int tp_host_n4_serve(struct tp_tables *t, const struct tp_n4_tables *n4, const struct tp_n4_request *request,
 		     struct tp_n4_done *done)
 {
-	struct tp_n4_env env = {{.tables = t, .port = &any_port}, n4};
+	struct tp_n4_env env = {{.tables = t, .port = &any_port}, n4, request, done};
 
-	return tp_n4_serve(&env, request, done);
+	return tp_n4_serve(&env);
 }
 
 const char *tp_drop_name(__u32 reason)

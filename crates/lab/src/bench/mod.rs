@@ -37,6 +37,7 @@ use requests::{Addresses, Field, Shape};
 use sut::Sut;
 
 use crate::upf::Datapath;
+use crate::world::BY_PROGRAM;
 
 /// Options of `lab bench`.
 #[derive(Clone, Debug, clap::Args)]
@@ -81,6 +82,29 @@ pub struct Options {
 
 /// Requests that one signalling figure is taken over.
 const SAMPLE: u32 = 20_000;
+
+/// The kernel counts how often and how long programs run, while this lives.
+struct Counting {
+    before: String,
+}
+
+impl Counting {
+    const SWITCH: &'static str = "/proc/sys/kernel/bpf_stats_enabled";
+
+    fn begin() -> Result<Self> {
+        let before = std::fs::read_to_string(Self::SWITCH)?;
+        std::fs::write(Self::SWITCH, "1")?;
+        Ok(Self { before })
+    }
+}
+
+impl Drop for Counting {
+    fn drop(&mut self) {
+        // It only costs what it counts.
+        let _ = std::fs::write(Self::SWITCH, &self.before);
+    }
+}
+
 /// Path switches that are measured together: so many that they meet the page tables and caches as they are in
 /// the long run.
 const ROTATION: u32 = 400_000;
@@ -231,6 +255,7 @@ impl Bench {
         for (name, line) in [
             ("off", "fast_path = \"off\""),
             ("user", "fast_path = \"user\""),
+            ("data", BY_PROGRAM),
         ] {
             let size = options.sessions;
             let sut = Sut::start_with(size + SAMPLE, 1, vec![("[n4]", line)])?;
@@ -247,6 +272,11 @@ impl Bench {
             let each = spent / f64::from(ROTATION) / options.runs as f64;
             let figure = format!("path_switch_cpu_{name}_{size}");
             figures.add(&figure, each, "us/request", None);
+            if line == BY_PROGRAM {
+                let each = bench.of_program(options.runs)?;
+                let figure = format!("path_switch_program_{size}");
+                figures.add(&figure, each, "ns/request", None);
+            }
             let outcome = bench.path_switches(SAMPLE, 1)?;
             for (quantile, at) in [("p50", 0.5), ("p99", 0.99)] {
                 let us = outcome.latency.value_at_quantile(at) as f64 / 1e3;
@@ -358,6 +388,23 @@ impl Bench {
                 .add(&format!("modify_{name}_window1_{size}"), micros, "us", None);
         }
         Ok(())
+    }
+
+    /// Nanoseconds of the program that answers SMFs for a path switch, some 20 of them to measure that.
+    fn of_program(&mut self, runs: usize) -> Result<f64> {
+        let counting = Counting::begin()?;
+        let before = self.sut.n4_runs()?;
+        for _ in 0..runs {
+            self.path_switches(ROTATION, WINDOW)?;
+        }
+        let (count, took) = self.sut.n4_runs()?;
+        drop(counting);
+        let count = count - before.0;
+        ensure!(
+            count >= u64::from(ROTATION),
+            "{count} requests met a program"
+        );
+        Ok((took - before.1).as_nanos() as f64 / count as f64)
     }
 
     fn path_switches(&mut self, count: u32, window: u32) -> Result<Outcome> {

@@ -14,6 +14,7 @@ use crate::cleanup;
 use crate::netns::{End, Netns, Prefix, cable, take_redirected};
 use crate::ue::Addresses;
 use crate::upf::{self, Settings, Upf};
+use crate::world::BY_PROGRAM;
 
 use super::cost::Direction;
 use super::{ADDRESSES, Options};
@@ -77,8 +78,9 @@ impl Sut {
                 netns.run("ethtool", &channels, Duration::from_secs(5))?;
             }
         }
-        // As network cards do; nothing is redirected to N4.
-        for netns in [&upf, &peer] {
+        // As network cards do. A program that answers SMFs needs finished checksums.
+        let by_program = lines.iter().any(|(_, line)| *line == BY_PROGRAM);
+        for netns in [&upf, &peer].into_iter().filter(|_| !by_program) {
             netns.run("ethtool", &["-K", "n4", "tx", "on"], Duration::from_secs(5))?;
         }
         upf.ip(&format!(
@@ -312,6 +314,14 @@ impl Sut {
             .as_u64()
             .context("no XDP program is attached")?;
         Ok(u32::try_from(id)?)
+    }
+
+    /// Runs of the program that answers SMFs, and the time that they took. Only what `kernel.bpf_stats_enabled` has counted.
+    pub(super) fn n4_runs(&self) -> Result<(u64, Duration)> {
+        let mut programs = libbpf_rs::query::ProgInfoIter::default();
+        let own = programs.find(|program| program.name.to_bytes() == b"tp_n4");
+        let own = own.context("no program answers SMFs")?;
+        Ok((own.run_cnt, Duration::from_nanos(own.run_time_ns)))
     }
 
     /// Packets forwarded in `direction` so far, from the metrics.

@@ -14,7 +14,7 @@ use crate::gnb::Downlink;
 use crate::gtpu::Container;
 use crate::smf::Style;
 use crate::wait::NEVER;
-use crate::world::{Family, GNBS, World};
+use crate::world::{BY_PROGRAM, Family, GNBS, World};
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
@@ -30,6 +30,13 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             update_by_templates,
         )
         .line("[n4]", "fast_path = \"user\"")
+        .long(),
+        Scenario::new(
+            "update-under-load-program",
+            "the same where a program answers the SMF",
+            update_by_templates,
+        )
+        .line("[n4]", BY_PROGRAM)
         .long(),
     ]
 }

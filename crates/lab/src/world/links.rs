@@ -3,8 +3,8 @@
 use anyhow::Result;
 
 use super::{
-    GNBS, GNBS_V6, LINK_MTU, ROUTER, ROUTER_V6, UPF_N3, UPF_N3_V6, UPF_N4, UPF_N4_V6, UPF_N6,
-    UPF_N6_V6, UPF_N9, Wanted, smf_address, smf_address_v6,
+    BY_PROGRAM, GNBS, GNBS_V6, LINK_MTU, ROUTER, ROUTER_V6, UPF_N3, UPF_N3_V6, UPF_N4, UPF_N4_V6,
+    UPF_N6, UPF_N6_V6, UPF_N9, Wanted, smf_address, smf_address_v6,
 };
 use crate::dn;
 use crate::netns::{End, Netns, Prefix, cable};
@@ -112,7 +112,7 @@ pub(super) fn between_upfs(prefix: &Prefix, upf_ns: &Netns) -> Result<Netns> {
     Ok(netns)
 }
 
-pub(super) fn control_side(prefix: &Prefix, upf_ns: &Netns, smfs: usize) -> Result<Netns> {
+pub(super) fn control_side(prefix: &Prefix, upf_ns: &Netns, wanted: &Wanted) -> Result<Netns> {
     let netns = Netns::create(prefix, "smf")?;
     let n4 = End {
         netns: upf_ns,
@@ -129,7 +129,14 @@ pub(super) fn control_side(prefix: &Prefix, upf_ns: &Netns, smfs: usize) -> Resu
     upf_ns.ip(&format!(
         "addr add {UPF_N4}/24 dev n4\naddr add {UPF_N4_V6}/64 dev n4 nodad"
     ))?;
-    for index in 0..smfs {
+    if wanted.lines.iter().any(|(_, line)| *line == BY_PROGRAM) {
+        let name = "n4";
+        in_one_ring(End {
+            netns: &netns,
+            name,
+        })?;
+    }
+    for index in 0..wanted.smfs {
         let (v4, v6) = (smf_address(index), smf_address_v6(index));
         netns.ip(&format!(
             "addr add {v4}/24 dev n4\naddr add {v6}/64 dev n4 nodad"

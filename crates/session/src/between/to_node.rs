@@ -20,6 +20,8 @@ pub(crate) enum ToNode {
     Spoke(PeerId, SocketAddr),
     /// A request is accepted.
     Accept(Answer),
+    /// The same of one that was served, and answered, elsewhere. It says nothing but that.
+    Served(Answer),
     /// A request is refused. The session is this one by the SMF's SEID; 0: none.
     Refuse(Box<(Incoming, u64, Refusal)>),
     /// The same of one that cannot be read.

@@ -65,6 +65,41 @@ pub(crate) enum ToShard<'a> {
     Time,
 }
 
+/// Sessions that a message to a shard may change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Concerns {
+    Nobody,
+    /// One, by our SEID.
+    One(u64),
+    /// The same, by a request about it from there.
+    Requested(u64, IpAddr),
+    Any,
+}
+
+impl ToShard<'_> {
+    /// Sessions that there are before, and that it may change.
+    pub(crate) fn concerns(&self) -> Concerns {
+        match self {
+            Self::Request(_, Request::Establish(..))
+            | Self::PartyGone(_)
+            | Self::Shares(_)
+            | Self::Pfds(..)
+            | Self::Close
+            | Self::DropReports
+            | Self::Paths
+            | Self::Clock(_)
+            | Self::Host(_) => Concerns::Nobody,
+            Self::Request(incoming, _) => match incoming.seid {
+                Some(seid) => Concerns::Requested(seid, incoming.from.ip()),
+                None => Concerns::Nobody,
+            },
+            Self::Buffered(what) => Concerns::One(what.seid),
+            Self::Crossed(seid) => Concerns::One(*seid),
+            _ => Concerns::Any,
+        }
+    }
+}
+
 /// A request about a session.
 #[derive(Debug)]
 pub(crate) enum Request<'a> {

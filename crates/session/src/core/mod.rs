@@ -110,6 +110,12 @@ impl<T: Tables> Core<T> {
             if !self.outputs.is_empty() {
                 self.node.hear(now, out, &mut self.outputs);
             }
+            // Before the shard hears of an association that is over.
+            if self.shard.serves_beside()
+                && let Some(sources) = self.node.news_of_sources()
+            {
+                self.shard.know_sources(sources);
+            }
             let Some(order) = self.node.next_order() else {
                 return;
             };
@@ -122,24 +128,31 @@ impl<T: Tables> Core<T> {
     /// A datagram holds one message, or several bundled ones, each of which but the last says that
     /// another one follows (BUNDL: TS 29.244, 6.5). Each is answered by itself.
     pub fn receive(&mut self, now: Time, from: SocketAddr, datagram: &[u8], out: &mut Outbox) {
-        self.settle(now, out);
+        self.catch_up(now, out);
         if !self.config.allows(from.ip()) {
             return self.ignore(out, from, Ignored::NotAllowed);
         }
-        if self.shard.serves() {
+        if self.shard.serves() && !self.shard.serves_beside() {
             let parts = (&mut self.node, &mut self.shard);
             if serve::serve(now, parts, (from, datagram), &mut self.outputs) {
                 return self.settle(now, out);
             }
         }
         let mut left = datagram;
-        for _ in 0..BUNDLE_MAX {
-            match self.receive_message(now, from, left, out) {
+        for number in 0..BUNDLE_MAX {
+            match self.receive_message(now, from, (left, number > 0), out) {
                 Some(next) => left = next,
                 None => return,
             }
         }
         self.ignore(out, from, Ignored::BundleTooLong);
+    }
+
+    /// Sessions are brought to what the data path has served by itself since: to be called every few milliseconds where it does
+    /// ([`Core::serves_beside`]), and before anything is asked.
+    pub fn catch_up(&mut self, now: Time, out: &mut Outbox) {
+        self.shard.catch_up(now, &mut self.outputs);
+        self.settle(now, out);
     }
 
     /// Count what no answer can be given to.
@@ -172,12 +185,12 @@ impl<T: Tables> Core<T> {
         self.ignore(out, from, Ignored::NotN4);
     }
 
-    /// The first message of `datagram`; what it says that follows.
+    /// The first message of `datagram`, which may be behind others; what it says that follows.
     fn receive_message<'d>(
         &mut self,
         now: Time,
         from: SocketAddr,
-        datagram: &'d [u8],
+        (datagram, is_behind): (&'d [u8], bool),
         out: &mut Outbox,
     ) -> Option<&'d [u8]> {
         let message = match pfcp::decode(datagram) {
@@ -193,6 +206,7 @@ impl<T: Tables> Core<T> {
             Some(length) if follows => datagram.get(..length).unwrap_or(datagram),
             _ => datagram,
         };
+        self.shard.is_bundled(follows || is_behind);
         let message_type = message.header.message_type;
         let n4 = self.node.n4_mut();
         n4.stats_mut().message(Way::Received, message_type);
@@ -219,7 +233,7 @@ impl<T: Tables> Core<T> {
         self.read_ahead_of(&incoming);
         let what = (incoming, message);
         let Some(incoming) = self.node.on_request(now, out, what) else {
-            return;
+            return self.shard.was_answered(now, &incoming, &mut self.outputs);
         };
         let request = match message.header.message_type {
             MessageType::SESSION_ESTABLISHMENT_REQUEST => {
@@ -320,6 +334,7 @@ impl<T: Tables> Core<T> {
             ..Config::clone(&self.config)
         });
         self.node.reconfigure(now, &config);
+        self.node.note_sources();
         self.shard.reconfigure(&config);
         self.config = config;
     }
@@ -622,6 +637,11 @@ impl<T: Tables> Core<T> {
         self.shard.serves()
     }
 
+    /// Whether it does so by itself, at any time: see [`Core::catch_up`].
+    pub fn serves_beside(&self) -> bool {
+        self.shard.serves_beside()
+    }
+
     /// Templates of requests that the data path serves.
     pub fn templates(&self) -> usize {
         self.shard.templates()
@@ -630,7 +650,9 @@ impl<T: Tables> Core<T> {
     /// Why requests were not served: all reasons, and how often each was one.
     pub fn slow(&self) -> impl Iterator<Item = (Slow, u64)> + '_ {
         let stats = self.node.n4().stats();
-        Slow::ALL.into_iter().map(|why| (why, stats.slow_for(why)))
+        let beside = |why| self.shard.tables().slow(why);
+        let all = Slow::ALL.into_iter();
+        all.map(move |why| (why, stats.slow_for(why) + beside(why)))
     }
 
     /// Configuration that it was made with.

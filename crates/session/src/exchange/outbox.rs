@@ -99,6 +99,13 @@ impl Outbox {
         &self.bytes[range]
     }
 
+    /// The last datagram was sent by somebody else.
+    pub(crate) fn was_sent(&mut self) {
+        if let Some((_, range)) = self.datagrams.pop() {
+            self.bytes.truncate(range.start);
+        }
+    }
+
     /// Append an answer that was given before.
     pub(crate) fn repeat(&mut self, to: SocketAddr, (front, back): (&[u8], &[u8])) {
         let place = self.datagrams.len();

@@ -138,6 +138,11 @@ impl Load {
         refuse
     }
 
+    /// Whether a peer with these features that was told this hears of something by its next answer.
+    pub(crate) fn has_news(&self, features: CpFunctionFeatures, told: &Told) -> bool {
+        self.notice(features, &mut told.clone()) != Notice::default()
+    }
+
     /// Information for a peer with these features; `told` then holds that it was sent.
     pub(crate) fn notice(&self, features: CpFunctionFeatures, told: &mut Told) -> Notice {
         let mut notice = Notice::default();

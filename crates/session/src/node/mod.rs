@@ -18,10 +18,11 @@ pub(crate) mod sessions;
 mod sets;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use compiled::Source;
 use pfcp::ie::CpFunctionFeatures;
 
 use crate::base::ids::PeerId;
@@ -33,7 +34,7 @@ use crate::exchange::outbox::Outbox;
 use crate::exchange::requests::Due;
 use crate::node::load::{Load, Notice};
 use crate::node::paths::Paths;
-use crate::node::peer::{PeerState, Peers};
+use crate::node::peer::{Peer, PeerState, Peers};
 use crate::node::pfds::Pfds;
 use crate::rules::config::Config;
 
@@ -186,7 +187,36 @@ impl Node {
 
     /// How busy the node is, and how full its fullest table, in percent.
     pub(crate) fn set_load(&mut self, busy: u8, full: u8) {
+        let before = self.load.announced();
         self.load.measured(busy, full);
+        if self.load.announced() != before {
+            self.peers.note_news();
+        }
+    }
+
+    /// Other addresses may speak with us than before.
+    pub(crate) fn note_sources(&mut self) {
+        self.peers.note_news();
+    }
+
+    /// Associations whose requests may be answered elsewhere, by their addresses, if that may have changed since this was last asked.
+    /// An SMF that is to hear of our load is served here.
+    pub(crate) fn news_of_sources(&mut self) -> Option<Vec<Source>> {
+        if !self.peers.take_news() {
+            return None;
+        }
+        let allowed = self.peers.sources().into_iter();
+        let allowed = allowed.filter(|(address, _)| self.config.allows(*address));
+        let source = |(address, id): (IpAddr, PeerId)| {
+            let peer = self.peers.get(id);
+            let is_due = |peer: &Peer| self.load.has_news(peer.cp_features, &peer.told);
+            Source {
+                address,
+                association: id.0,
+                is_served: !peer.is_some_and(is_due),
+            }
+        };
+        Some(allowed.map(source).collect())
     }
 
     /// Whether there is no room to keep one more session.
@@ -202,9 +232,13 @@ impl Node {
     /// Load and overload information for the next answer to this peer.
     pub(crate) fn notice(&mut self, id: PeerId) -> Notice {
         let load = &self.load;
-        self.peers.get_mut(id).map_or(Notice::default(), |peer| {
+        let notice = self.peers.get_mut(id).map_or(Notice::default(), |peer| {
             load.notice(peer.cp_features, &mut peer.told)
-        })
+        });
+        if notice != Notice::default() {
+            self.peers.note_news();
+        }
+        notice
     }
 
     /// Does what is due: requests sent again or given up, timers, Echo Requests.
@@ -258,7 +292,7 @@ impl Node {
     }
 
     /// Associations of the set of `id` that are held with one of these addresses are held with another one from now on.
-    pub(crate) fn move_to(&mut self, id: PeerId, from: &[std::net::IpAddr], to: std::net::IpAddr) {
+    pub(crate) fn move_to(&mut self, id: PeerId, from: &[IpAddr], to: IpAddr) {
         for owner in self.peers.ids() {
             let shared = self.peers.shares(owner, id);
             if let Some(peer) = self.peers.get_mut(owner).filter(|_| shared)

@@ -160,6 +160,8 @@ pub(crate) struct Peers {
     by_id: BTreeMap<PeerId, Peer>,
     by_node: BTreeMap<NodeId, PeerId>,
     by_source: BTreeMap<SocketAddr, PeerId>,
+    /// [`Self::sources`] may not be what they were when this was last asked.
+    has_news: bool,
     pub(crate) targets: Vec<Target>,
 }
 
@@ -242,6 +244,26 @@ impl Peers {
         let mut of_address = self.of_address(from.ip());
         let first = of_address.next()?;
         of_address.all(|other| other == first).then_some(first)
+    }
+
+    /// Addresses that requests of one association alone come from, with it; no two are alike.
+    pub(crate) fn sources(&self) -> Vec<(IpAddr, PeerId)> {
+        let sources = self.by_source.keys().map(SocketAddr::ip);
+        let mut sources: Vec<IpAddr> = sources.collect();
+        sources.dedup();
+        let port = 0; // none that anybody speaks from
+        let whose = |ip| Some((ip, self.by_source(SocketAddr::new(ip, port))?));
+        sources.into_iter().filter_map(whose).collect()
+    }
+
+    /// Whether these may have changed since this was last asked.
+    pub(crate) fn take_news(&mut self) -> bool {
+        std::mem::take(&mut self.has_news)
+    }
+
+    /// ... or who of them may be served elsewhere.
+    pub(crate) fn note_news(&mut self) {
+        self.has_news = true;
     }
 
     fn of_address(&self, ip: IpAddr) -> impl Iterator<Item = PeerId> + '_ {
@@ -433,6 +455,7 @@ impl Peers {
                 self.by_source.remove(source);
             }
         }
+        self.has_news = true;
         Some(peer)
     }
 
@@ -451,6 +474,7 @@ impl Peers {
             self.by_source.insert(*source, new);
         }
         self.by_id.insert(new, peer);
+        self.has_news = true;
         Some(new)
     }
 
@@ -466,6 +490,7 @@ impl Peers {
         if peer.sources.contains(&from) {
             // Another association may have spoken from here in between.
             self.by_source.insert(from, id);
+            self.has_news = true;
             return false;
         }
         let is_new = peer.sources.iter().all(|source| source.ip() != from.ip());
@@ -480,6 +505,7 @@ impl Peers {
         }
         peer.sources.push(from);
         self.by_source.insert(from, id);
+        self.has_news = true;
         is_new
     }
 }

@@ -12,6 +12,7 @@ use crate::between::to_node::{Answer, Displaced, Outputs, Report, ToNode};
 use crate::exchange::incoming::Incoming;
 use crate::exchange::outbox::Outbox;
 use crate::exchange::requests::Purpose;
+use crate::exchange::stats::Way;
 use crate::node::Node;
 use crate::usage::report::UsageRecord;
 
@@ -79,6 +80,7 @@ impl Node {
         match what {
             ToNode::Spoke(peer, from) => self.spoke(now, peer, from),
             ToNode::Accept(answer) => self.accept(now, out, &answer, octets),
+            ToNode::Served(answer) => self.served(now, out, &answer),
             ToNode::Refuse(what) => {
                 let (incoming, cp_seid, refusal) = *what;
                 self.refuse_of(now, out, (&incoming, cp_seid), refusal);
@@ -123,11 +125,10 @@ impl Node {
         if answer.by_owner {
             self.spoke(now, owner, from);
         }
-        let load = &self.load;
-        let notice = self.peers.get_mut(owner).map(|peer| {
+        if let Some(peer) = self.peers.get_mut(owner) {
             peer.sessions = answer.sessions;
-            load.notice(peer.cp_features, &mut peer.told)
-        });
+        }
+        let notice = self.notice(owner);
         let scope = match answer.by_owner {
             true => Some(owner),
             false => self.scope(&answer.to),
@@ -148,11 +149,28 @@ impl Node {
             }
             writer.cause(cause);
             writer.ies(answer.front.of(octets));
-            if let Some(notice) = notice {
-                notice.write(writer);
-            }
+            notice.write(writer);
             writer.ies(answer.back.of(octets));
         });
+    }
+
+    /// A request was carried out and answered elsewhere. It is answered likewise when it comes again.
+    fn served(&mut self, now: Time, out: &mut Outbox, answer: &Answer) {
+        let Some(peer) = self.peers.get_mut(answer.owner) else {
+            return;
+        };
+        peer.sessions = answer.sessions;
+        self.spoke(now, answer.owner, answer.to.from);
+        let stats = self.n4.stats_mut();
+        stats.message(Way::Received, answer.to.message_type);
+        stats.served += 1;
+        stats.modified += 1;
+        let (cause, scope) = (Cause::REQUEST_ACCEPTED, Some(answer.owner));
+        let to = (&answer.to, answer.cp_seid, answer.seid);
+        self.n4.answer(now, out, scope, to, cause, |writer, _| {
+            writer.cause(cause);
+        });
+        out.was_sent();
     }
 
     fn send_report(&mut self, now: Time, out: &mut Outbox, report: &Report, octets: &[u8]) {

@@ -13,6 +13,7 @@ use crate::base::shortage::Shortage;
 use crate::base::slab::{NoPlace, Place};
 use crate::base::time::Time;
 use crate::between::to_node::Outputs;
+use crate::between::to_shard::Concerns;
 use crate::exchange::answers::Fingerprint;
 use crate::rules::places::Relocation;
 use crate::rules::predefined;
@@ -97,7 +98,11 @@ impl<T: Tables> Shard<T> {
         out: &mut Outputs,
         (seid, smf): (u64, NodeId),
     ) -> Option<Record> {
-        let context = self.sessions.release(now, seid, &mut self.tables)?;
+        let held = (&mut self.sessions, &mut self.tables);
+        self.lending.take_back(now, held, out, Concerns::Any);
+        let context = self.sessions.release(now, seid, &mut self.tables);
+        self.lending.give_back(&mut self.tables, Concerns::Any);
+        let context = context?;
         self.tell_counts(out);
         Some(Record::new(seid, smf, context, &self.sessions.site))
     }

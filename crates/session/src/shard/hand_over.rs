@@ -71,7 +71,12 @@ impl<T: Tables> Sessions<T> {
 
     /// Disown all sessions in these sets: they are found no more, and go with [`Self::reap`]. How
     /// many.
-    pub(crate) fn delete_sets(&mut self, sets: &[SetKey], may: impl Fn(PeerId) -> bool) -> usize {
+    pub(crate) fn delete_sets(
+        &mut self,
+        sets: &[SetKey],
+        may: impl Fn(PeerId) -> bool,
+        tables: &mut T,
+    ) -> usize {
         let places = self.in_sets(sets, may);
         if places.is_empty() {
             return 0;
@@ -79,6 +84,7 @@ impl<T: Tables> Sessions<T> {
         self.epoch = self.epoch.wrapping_add(1);
         let mut doomed = List::empty(self.epoch);
         for place in places {
+            tables.hold(place.index());
             self.doom(place, &mut doomed);
         }
         self.doomed.push(doomed);

@@ -8,13 +8,17 @@ use std::num::NonZeroU32;
 
 use compiled::{
     Action, Direction, EndedTunnel, Entry, LENT_FARS, LENT_PDRS, Lent, LentAction, LentFar,
-    LentTarget, Marks, PdrId, Served, Slow, Tables,
+    LentTarget, Marks, PdrId, Served, ServedBeside, Slow, Source, Tables, TakenFor,
 };
+use pfcp::Header;
 use smallvec::SmallVec;
 
 use crate::base::ids::PeerId;
 use crate::base::slab::Place;
 use crate::base::time::Time;
+use crate::between::to_node::{Answer, Ies, Outputs, ToNode};
+use crate::between::to_shard::Concerns;
+use crate::exchange::incoming::Incoming;
 use crate::rules::template::{Lendable, Reading};
 use crate::rules::{Apply, Far, FarId, RemoteFTeid};
 use crate::shard::index::tunnels;
@@ -49,15 +53,24 @@ pub(super) struct Lending {
     /// The data path serves requests.
     pub(super) serves: bool,
     pub(super) templates: Templates,
+    /// ... beside us, at any time.
+    pub(super) beside: bool,
+    /// Addresses whose requests it knows.
+    sources: Vec<Source>,
+    /// The message under way is one of several of its datagram.
+    pub(super) is_bundled: bool,
     fars_at: FarsAt,
     /// Kept for its capacity.
     served: Served,
+    /// Likewise.
+    next: ServedBeside,
 }
 
 impl Lending {
-    pub(super) fn new(serves: bool) -> Self {
+    pub(super) fn new(serves: bool, beside: bool) -> Self {
         Self {
             serves,
+            beside,
             ..Self::default()
         }
     }
@@ -77,6 +90,12 @@ impl Lending {
         let Some(place) = sessions.slab.find(seid).filter(|_| self.serves) else {
             return;
         };
+        if self.beside
+            && let Some((session, (_, generation))) =
+                sessions.slab.get(place).zip(sessions.slab.named(seid))
+        {
+            tables.know_place(place.index(), generation, session.peer.0, sequence);
+        }
         if !sessions.draft.packets_may_notice() {
             // Packets meet what they met before.
             return match has_cp_seid {
@@ -144,21 +163,99 @@ impl Lending {
         (peer, place): (PeerId, Place),
         octets: &[u8],
     ) -> Result<(), Slow> {
-        tables.serve(octets, peer.0, &mut self.served)?;
-        self.templates.has_served(self.served.template);
-        self.take_in(now, sessions, place, tables);
-        Ok(())
+        let mut served = std::mem::take(&mut self.served);
+        let outcome = tables.serve(octets, peer.0, &mut served);
+        if outcome.is_ok() {
+            self.take_in(now, (sessions, tables), place, &served);
+        }
+        self.served = served;
+        outcome
+    }
+
+    /// Before these sessions change: nobody else changes them, and all that was served before is known.
+    pub(super) fn take_back<T: Tables>(
+        &mut self,
+        now: Time,
+        (sessions, tables): (&mut Sessions<T>, &mut T),
+        out: &mut Outputs,
+        which: Concerns,
+    ) {
+        if !self.beside {
+            return;
+        }
+        match which {
+            Concerns::Nobody => return,
+            Concerns::Any => tables.pause(),
+            Concerns::One(seid) => match sessions.slab.place_of(seid) {
+                Some(place) => tables.take_back(place.index(), TakenFor::Event),
+                None => return,
+            },
+            Concerns::Requested(seid, from) => {
+                let Some(place) = sessions.slab.find(seid) else {
+                    return;
+                };
+                let owner = sessions.slab.get(place).map(|session| session.peer.0);
+                let is_of =
+                    |source: &Source| source.address == from && Some(source.association) == owner;
+                let is_marked = !self.is_bundled && self.sources.iter().any(is_of);
+                let taken_for = match is_marked {
+                    true => TakenFor::Request,
+                    false => TakenFor::Unmarked,
+                };
+                tables.take_back(place.index(), taken_for);
+            }
+        }
+        self.catch_up(now, (sessions, tables), out);
+    }
+
+    /// Requests from these addresses are served elsewhere.
+    pub(super) fn know_sources(&mut self, sources: Vec<Source>, tables: &mut impl Tables) {
+        tables.know_sources(&sources);
+        self.sources = sources;
+    }
+
+    /// They have changed, or have not.
+    pub(super) fn give_back(&self, tables: &mut impl Tables, which: Concerns) {
+        match which {
+            _ if !self.beside => {}
+            Concerns::Nobody => {}
+            Concerns::Any => tables.go_on(),
+            Concerns::One(_) | Concerns::Requested(..) => tables.give_back(),
+        }
+    }
+
+    /// Sessions are brought to what was served beside us.
+    pub(super) fn catch_up<T: Tables>(
+        &mut self,
+        now: Time,
+        (sessions, tables): (&mut Sessions<T>, &mut T),
+        out: &mut Outputs,
+    ) {
+        if !self.beside {
+            return;
+        }
+        let mut next = std::mem::take(&mut self.next);
+        while tables.next_served(&mut next) {
+            let Some((incoming, place)) = request_of(&next, sessions) else {
+                continue;
+            };
+            self.take_in(now, (sessions, tables), place, &next.what);
+            let answer = answer_to(sessions, &incoming, PeerId(next.association), place);
+            sessions.answered(answer.seid, incoming.fingerprint);
+            out.say(ToNode::Served(answer));
+        }
+        self.next = next;
     }
 
     /// Changes by the data path come into the session's rules.
     fn take_in<T: Tables>(
         &mut self,
         now: Time,
-        sessions: &mut Sessions<T>,
+        (sessions, tables): (&mut Sessions<T>, &mut T),
         place: Place,
-        tables: &mut T,
+        served: &Served,
     ) {
-        let served = &self.served;
+        self.templates.has_served(served.template);
         let indexed = sessions.tunnels.covers(place);
         let Some(session) = sessions.slab.get_mut(place) else {
             return;
@@ -185,6 +282,36 @@ impl Lending {
         for ended in ended_tunnels(served) {
             tables.end_tunnel(&ended);
         }
+    }
+}
+
+/// A request that was served beside us, and the session that it was about.
+fn request_of<T: Tables>(
+    served: &ServedBeside,
+    sessions: &Sessions<T>,
+) -> Option<(Incoming, Place)> {
+    let (header, _) = Header::decode(&served.octets).ok()?;
+    let place = sessions.owned(PeerId(served.association), header.seid?)?;
+    Some((Incoming::new(served.from, &header, &served.octets), place))
+}
+
+/// The answer to a request of this peer that the data path has served.
+pub(super) fn answer_to<T: Tables>(
+    sessions: &mut Sessions<T>,
+    incoming: &Incoming,
+    peer: PeerId,
+    place: Place,
+) -> Answer {
+    Answer {
+        to: *incoming,
+        seid: incoming.seid.unwrap_or_default(),
+        cp_seid: sessions.cp_seid(place),
+        owner: peer,
+        by_owner: true,
+        sessions: sessions.counted_of(peer),
+        front: Ies::default(),
+        back: Ies::default(),
+        usage_reports: 0,
     }
 }
 

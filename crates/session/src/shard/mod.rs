@@ -46,7 +46,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use compiled::Tables;
+use compiled::{Source, Tables};
 
 use crate::base::ids::PeerId;
 use crate::base::node_id::NodeId;
@@ -54,8 +54,9 @@ use crate::base::slab::Place;
 use crate::base::time::Time;
 use crate::between::smf::Smf;
 use crate::between::to_node::{Outputs, ToNode};
-use crate::between::to_shard::ToShard;
+use crate::between::to_shard::{Concerns, ToShard};
 use crate::exchange::answers::Fingerprint;
+use crate::exchange::incoming::Incoming;
 use crate::rules::config::Config;
 use crate::rules::places::Names;
 use crate::rules::summary::SessionSummary;
@@ -98,6 +99,7 @@ impl<T: Tables> Shard<T> {
             let places = sessions.slab.places_max();
             tables.borrow_sessions(places, sessions.slab.key())
         };
+        let beside = serves && tables.serves_beside();
         Self {
             config: Arc::clone(config),
             tables,
@@ -106,7 +108,7 @@ impl<T: Tables> Shard<T> {
             reports: Reports::default(),
             sweep: Sweep::default(),
             finishing: Finishing::default(),
-            lending: Lending::new(serves),
+            lending: Lending::new(serves, beside),
         }
     }
 
@@ -118,6 +120,37 @@ impl<T: Tables> Shard<T> {
     /// Whether the data path serves requests.
     pub(crate) fn serves(&self) -> bool {
         self.lending.serves
+    }
+
+    /// Whether it serves them beside us.
+    pub(crate) fn serves_beside(&self) -> bool {
+        self.lending.beside
+    }
+
+    /// Sessions are brought to what it has served by itself.
+    pub(crate) fn catch_up(&mut self, now: Time, out: &mut Outputs) {
+        let held = (&mut self.sessions, &mut self.tables);
+        self.lending.catch_up(now, held, out);
+    }
+
+    /// Requests from these addresses are served elsewhere.
+    pub(crate) fn know_sources(&mut self, sources: Vec<Source>) {
+        self.lending.know_sources(sources, &mut self.tables);
+    }
+
+    /// Whether the message that comes next is one of several of its datagram.
+    pub(crate) fn is_bundled(&mut self, is_bundled: bool) {
+        self.lending.is_bundled = is_bundled;
+    }
+
+    /// A request about a session was answered, and nothing has come of it for that.
+    pub(crate) fn was_answered(&mut self, now: Time, incoming: &Incoming, out: &mut Outputs) {
+        if let Some(seid) = incoming.seid {
+            let concerns = Concerns::Requested(seid, incoming.from.ip());
+            let held = (&mut self.sessions, &mut self.tables);
+            self.lending.take_back(now, held, out, concerns);
+            self.lending.give_back(&mut self.tables, concerns);
+        }
     }
 
     /// How many templates there are.
@@ -132,6 +165,15 @@ impl<T: Tables> Shard<T> {
 
     /// Everything that a shard does, it does for something that it hears.
     pub(crate) fn handle(&mut self, now: Time, what: ToShard<'_>, out: &mut Outputs) {
+        let concerns = what.concerns();
+        let held = (&mut self.sessions, &mut self.tables);
+        self.lending.take_back(now, held, out, concerns);
+        self.heard(now, what, out);
+        self.lending.give_back(&mut self.tables, concerns);
+        self.tell_counts(out);
+    }
+
+    fn heard(&mut self, now: Time, what: ToShard<'_>, out: &mut Outputs) {
         match what {
             ToShard::Request(incoming, request) => self.on_request(now, out, incoming, request),
             ToShard::Answered(about, response) => self.on_report_answer(now, out, about, response),
@@ -172,7 +214,6 @@ impl<T: Tables> Shard<T> {
             ToShard::Host(addresses) => self.sessions.set_host_addresses(addresses),
             ToShard::Time => self.advance(now, out),
         }
-        self.tell_counts(out);
     }
 
     /// For the node's counts, and for the log of usage.

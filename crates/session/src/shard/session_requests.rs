@@ -15,13 +15,13 @@ use crate::base::refusal::Refusal;
 use crate::base::time::Time;
 use crate::between::smf::Sender;
 use crate::between::to_node::{Answer, Ies, Outputs, ToNode};
-use crate::between::to_shard::Request;
+use crate::between::to_shard::{Concerns, Request};
 use crate::exchange::incoming::Incoming;
 use crate::rules::config::Config;
 use crate::rules::template;
 use crate::shard::Shard;
 use crate::shard::displaced::PER_REQUEST;
-use crate::shard::lending::LastRequest;
+use crate::shard::lending::{LastRequest, answer_to};
 use crate::shard::resources::{Created, CreatedFor};
 use crate::shard::set_requests::Found;
 use crate::usage::report::write_all;
@@ -105,13 +105,22 @@ impl<T: Tables> Shard<T> {
         let mut outcome = ask(self);
         for _ in 0..PER_REQUEST {
             match &outcome {
-                Err(refusal) if self.displace_one(now, out, peer, refusal) => {
+                Err(refusal) if self.make_room(now, out, peer, refusal) => {
                     outcome = ask(self);
                 }
                 _ => break,
             }
         }
         outcome
+    }
+
+    /// [`Self::displace_one`], with all sessions in hand.
+    fn make_room(&mut self, now: Time, out: &mut Outputs, peer: PeerId, refusal: &Refusal) -> bool {
+        let held = (&mut self.sessions, &mut self.tables);
+        self.lending.take_back(now, held, out, Concerns::Any);
+        let displaced = self.displace_one(now, out, peer, refusal);
+        self.lending.give_back(&mut self.tables, Concerns::Any);
+        displaced
     }
 
     /// The session that a request is about, if its sender may touch it; else the sender is told that there is none.
@@ -244,17 +253,8 @@ impl<T: Tables> Shard<T> {
         let held = (&mut self.sessions, &mut self.tables);
         self.lending.serve(now, held, (peer, place), octets)?;
         self.sessions.answered(seid, incoming.fingerprint);
-        out.say(ToNode::Accept(Answer {
-            to: *incoming,
-            seid,
-            cp_seid: self.sessions.cp_seid(place),
-            owner: peer,
-            by_owner: true,
-            sessions: self.sessions.counted_of(peer),
-            front: Ies::default(),
-            back: Ies::default(),
-            usage_reports: 0,
-        }));
+        let answer = answer_to(&mut self.sessions, incoming, peer, place);
+        out.say(ToNode::Accept(answer));
         Ok(())
     }
 

@@ -37,7 +37,7 @@ impl<T: Tables> Shard<T> {
     ) {
         let smfs = &self.smfs;
         let may = |owner| smfs.get(&owner).is_some_and(|smf| smf.party == party);
-        let sessions = self.sessions.delete_sets(sets, may);
+        let sessions = self.sessions.delete_sets(sets, may, &mut self.tables);
         if sessions == 0 {
             return;
         }

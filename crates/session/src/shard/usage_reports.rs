@@ -6,6 +6,7 @@ use pfcp::{IeType, Writer};
 use crate::base::ids::PeerId;
 use crate::base::time::Time;
 use crate::between::to_node::Outputs;
+use crate::between::to_shard::Concerns;
 use crate::shard::Shard;
 use crate::usage::report::{ROOM, Report, Subject, USAGE, write_all};
 
@@ -70,7 +71,13 @@ impl<T: Tables> Shard<T> {
             // It has gone, or gone over to another SMF, where it has a place of its own.
             _ => return true,
         }
-        let Some(reports) = self.sessions.usage_to_report(now, seid, &mut self.tables) else {
+        // It may be another session than what led here was about.
+        let held = (&mut self.sessions, &mut self.tables);
+        self.lending.take_back(now, held, out, Concerns::One(seid));
+        let reports = (self.sessions).usage_to_report(now, seid, &mut self.tables);
+        self.lending
+            .give_back(&mut self.tables, Concerns::One(seid));
+        let Some(reports) = reports else {
             return true;
         };
         let group = IeType::USAGE_REPORT_IN_SESSION_REPORT_REQUEST;

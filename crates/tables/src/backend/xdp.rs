@@ -13,6 +13,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use super::{Backend, Builds, ProgramInfo, Records, Runner, Supply, ifindex_of};
 use crate::abi::{Features, PORTS_MAX};
+use crate::engine::Engine;
 use crate::error::SetupError;
 use crate::grace::Barrier;
 use crate::handover::{Handover, Inbox};
@@ -24,6 +25,7 @@ mod builds;
 mod lanes;
 mod link;
 mod maps;
+pub(crate) mod n4;
 mod object;
 pub(crate) mod pins;
 mod program;
@@ -33,6 +35,7 @@ mod shaper;
 use lanes::Lanes;
 use link::{ifindex_under, is_live};
 use maps::{LANE_WORK, LATER, Maps, empty_maps, map_named, memory};
+use n4::N4;
 use object::setup;
 use pins::Pins;
 use program::{Program, Set, side_by_side, thread_gone};
@@ -433,6 +436,10 @@ impl Backend for Xdp {
     fn infos(&self) -> Vec<ProgramInfo> {
         let programs = self.sets[0].programs.iter();
         programs.map(|program| program.info.clone()).collect()
+    }
+
+    fn n4(&self, places: u32, aliases: u32) -> Option<Result<(N4, Engine), SetupError>> {
+        Some(N4::load(&self.maps, (places, aliases)))
     }
 
     fn runner(&self, port: usize) -> Option<Result<Runner, SetupError>> {

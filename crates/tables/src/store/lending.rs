@@ -1,24 +1,30 @@
 //! Sessions that the engine of `datapath/n4/serve.h` may change: their lines, templates of requests, and what is left to do when it
 //! has served one.
 //!
-//! Here the engine runs in the control thread, before the core is asked. It stores what packets read; users of peers, grace periods
-//! and what waits are put right behind it, before anything else happens.
+//! The engine stores what packets read; users of peers, grace periods and what waits are put right behind it, before anything else
+//! happens. It runs in the control thread, before the core is asked, or beside it, in a program of the kernel ([`Engine`]), which tells of
+//! what it has served.
 
+use std::collections::{BTreeSet, HashMap};
+use std::hint::spin_loop;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::Ordering;
 
 use compiled::{
-    Lent, LentAction, LentChange, LentProfile, LentTarget, SeidKey, Served, Slow, TEMPLATE_OCTETS,
-    TEMPLATES, Template,
+    Lent, LentAction, LentChange, LentProfile, LentTarget, SeidKey, Served, ServedBeside, Slow,
+    TEMPLATE_OCTETS, TEMPLATES, TakenFor, Template,
 };
 
 use crate::abi::host::{
-    self, TP_N4_ASSOCIATION_SHIFT, TP_N4_BUFFER, TP_N4_CANDIDATES, TP_N4_CONTROL, TP_N4_FORWARD,
-    TP_N4_GENERATION_SHIFT, TP_N4_LENT, TP_N4_NOTIFY, TP_N4_STATE_MASK, TP_N4_STAYS, TP_N4_WAYS,
-    tp_host_n4_serve, tp_n4_alias, tp_n4_change, tp_n4_config, tp_n4_done, tp_n4_line,
-    tp_n4_request, tp_n4_tables, tp_n4_template,
+    self, TP_N4_ASSOCIATION_SHIFT, TP_N4_BUFFER, TP_N4_BUSY, TP_N4_CANDIDATES, TP_N4_CONTROL,
+    TP_N4_FORWARD, TP_N4_GENERATION_SHIFT, TP_N4_LENT, TP_N4_NOTIFY, TP_N4_PASSED_MASK,
+    TP_N4_PASSED_SHIFT, TP_N4_READY, TP_N4_STATE_MASK, TP_N4_STAYS, TP_N4_WAYS, tp_host_n4_serve,
+    tp_n4_alias, tp_n4_change, tp_n4_config, tp_n4_done, tp_n4_line, tp_n4_record, tp_n4_request,
+    tp_n4_tables, tp_n4_template,
 };
 use crate::abi::{Line, from_words, words_of};
+use crate::engine::Engine;
 use crate::grace::Grace;
 use crate::handle::Handle;
 use crate::layout::Memory;
@@ -29,10 +35,16 @@ use crate::store::shard::ShardTables;
 use nexthop::Peer;
 
 /// Addresses that tunnels of lent sessions may lead to.
-const ALIASES: usize = 8192;
+pub(crate) const ALIASES: usize = 8192;
 
 /// Requests of an SMF may come so many late, or be repeated so long.
 const COMES_LATE: u32 = 1 << 20;
+
+/// Number of messages: nobody knows.
+const UNKNOWN: u16 = u16::MAX;
+
+/// Word of a line that has the sequence number.
+const SEQUENCE: usize = std::mem::offset_of!(tp_n4_line, sequence) / 8;
 
 /// Word of a line that says who may change the session.
 const OWNER: usize = std::mem::offset_of!(tp_n4_line, owner) / 8;
@@ -63,6 +75,32 @@ pub(crate) struct Lending {
     /// The same addresses as `aliases`, and how many need each.
     known: Vec<Option<Alias>>,
     request: Box<tp_n4_request>,
+    /// `None`: the engine runs in this thread alone.
+    beside: Option<Box<BesideUs>>,
+}
+
+/// An engine that runs beside this thread.
+#[derive(Debug)]
+struct BesideUs {
+    engine: Engine,
+    /// By place.
+    ready: HashMap<u32, Ready>,
+    /// Messages about sessions that have come here since they were lent last, by place: see `TP_N4_PASSED_SHIFT`. [`UNKNOWN`]: some
+    /// may have passed uncounted.
+    heard: Vec<u16>,
+    /// Place of the session that was taken back, and has not changed since.
+    taken_back: Option<u32>,
+    /// Aliases that may not be needed any more.
+    unused: BTreeSet<u16>,
+}
+
+/// Session that is lent when no message about it is under way.
+#[derive(Clone, Copy, Debug)]
+struct Ready {
+    /// Its owner word then, and the messages that had come here.
+    was: (u64, u16),
+    /// It has been looked at since.
+    is_old: bool,
 }
 
 impl std::fmt::Debug for Lending {
@@ -98,8 +136,24 @@ fn action_of(state: u8) -> LentAction {
     }
 }
 
-fn is_lent(owner: u64) -> bool {
-    owner & u64::from(TP_N4_STATE_MASK) != u64::from(TP_N4_CONTROL)
+fn state(owner: u64) -> u32 {
+    (owner & u64::from(TP_N4_STATE_MASK)) as u32
+}
+
+/// Messages about the session that have gone to the control plane.
+fn passed(owner: u64) -> u64 {
+    owner >> TP_N4_PASSED_SHIFT & u64::from(TP_N4_PASSED_MASK)
+}
+
+/// Session and association, as an owner word has them.
+pub(crate) fn name_of(generation: u32, association: u32) -> u64 {
+    u64::from(generation) << TP_N4_GENERATION_SHIFT
+        | u64::from(association) << TP_N4_ASSOCIATION_SHIFT
+}
+
+/// Session and association of an owner word.
+fn named(owner: u64) -> u64 {
+    owner >> TP_N4_GENERATION_SHIFT << TP_N4_GENERATION_SHIFT
 }
 
 /// As `TP_N4_THROUGH()` takes it apart.
@@ -127,21 +181,52 @@ fn mix(value: u64) -> u64 {
 
 impl Lending {
     /// For so many places, which SEIDs name by this key.
-    pub(crate) fn new(places: u32, key: SeidKey, salt: u64) -> io::Result<Self> {
+    pub(crate) fn new(
+        places: u32,
+        key: SeidKey,
+        salt: u64,
+        engine: Option<Engine>,
+    ) -> io::Result<Self> {
         let config = tp_n4_config {
             outer: key.outer.map(|(by, and)| [by, and]),
             inner: key.inner,
             salt,
             ..tp_n4_config::default()
         };
+        let lines = match &engine {
+            Some(engine) => engine.lines.clone(),
+            None => View::anonymous_huge(places.max(1) as usize)?,
+        };
+        if let Some(engine) = &engine {
+            engine.set_config(&config);
+        }
+        let beside = |engine| {
+            Box::new(BesideUs {
+                engine,
+                ready: HashMap::new(),
+                heard: vec![0; places as usize],
+                taken_back: None,
+                unused: BTreeSet::new(),
+            })
+        };
         Ok(Self {
             config: Box::new(config),
-            lines: View::anonymous_huge(places.max(1) as usize)?,
+            lines,
             templates: vec![tp_n4_template::default(); TEMPLATES].into(),
             aliases: vec![tp_n4_alias::default(); ALIASES].into(),
             known: vec![None; ALIASES],
             request: Box::default(),
+            beside: engine.map(beside),
         })
+    }
+
+    /// The engine that runs beside this thread.
+    pub(crate) fn engine(&self) -> Option<&Engine> {
+        self.beside.as_ref().map(|beside| &beside.engine)
+    }
+
+    fn engine_mut(&mut self) -> Option<&mut Engine> {
+        self.beside.as_mut().map(|beside| &mut beside.engine)
     }
 
     /// See [`compiled::Tables::touch_place`].
@@ -157,24 +242,103 @@ impl Lending {
     }
 
     /// See [`compiled::Tables::hold`].
-    pub(crate) fn hold(&self, place: u32) {
-        if let Some(line) = self.lines.get(place as usize)
-            && is_lent(line.load(OWNER))
-        {
-            let owner = line.load(OWNER) & !u64::from(TP_N4_STATE_MASK);
-            line.publish(OWNER, owner | u64::from(TP_N4_CONTROL));
+    pub(crate) fn hold(&mut self, place: u32) {
+        self.take(place);
+        if let Some(beside) = &mut self.beside {
+            beside.taken_back.take_if(|taken| *taken == place);
         }
+    }
+
+    /// The control plane has the session from now on. Whether it had not before.
+    fn take(&self, place: u32) -> bool {
+        let Some(line) = self.lines.get(place as usize) else {
+            return false;
+        };
+        loop {
+            let owner = line.load(OWNER);
+            match state(owner) {
+                TP_N4_CONTROL => return false,
+                // For less than a microsecond.
+                TP_N4_BUSY => spin_loop(),
+                _ => {
+                    let own = owner & !u64::from(TP_N4_STATE_MASK) | u64::from(TP_N4_CONTROL);
+                    if line.exchange(OWNER, owner, own) {
+                        return true;
+                    }
+                }
+            }
+        }
+    }
+
+    /// See [`compiled::Tables::take_back`].
+    pub(crate) fn take_back(&mut self, place: u32, taken_for: TakenFor) {
+        let taken = self.beside.is_some() && self.take(place);
+        let Some(beside) = &mut self.beside else {
+            return;
+        };
+        // A request that was served before can be read when this is over, and all that were in front of it.
+        beside.engine.wait();
+        beside.taken_back = taken.then_some(place);
+        if let Some(heard) = beside.heard.get_mut(place as usize) {
+            *heard = match taken_for {
+                TakenFor::Event => *heard,
+                TakenFor::Request if *heard == UNKNOWN => UNKNOWN,
+                TakenFor::Request => (*heard + 1) % (UNKNOWN - UNKNOWN % 16),
+                TakenFor::Unmarked => UNKNOWN,
+            };
+        }
+    }
+
+    /// See [`compiled::Tables::give_back`].
+    pub(crate) fn give_back(&mut self) {
+        if let Some(beside) = &mut self.beside
+            && let Some(place) = beside.taken_back.take()
+            && let Some(line) = self.lines.get(place as usize)
+        {
+            beside.offer(place, line);
+        }
+    }
+
+    /// See [`crate::Tables::lend_again`].
+    pub(crate) fn lend_again(&mut self) {
+        let Some(beside) = &mut self.beside else {
+            return;
+        };
+        let BesideUs { ready, heard, .. } = &mut **beside;
+        ready.retain(|&place, ready| {
+            let Some(line) = self.lines.get(place as usize) else {
+                return false;
+            };
+            let now = (line.load(OWNER), heard[place as usize]);
+            let (owner, _) = now;
+            if state(owner) != TP_N4_READY || named(owner) != named(ready.was.0) {
+                return false;
+            }
+            // All that had come by the last look has been heard of, and nothing has come since.
+            let is_quiet = ready.is_old && now == ready.was;
+            let lent = named(owner) | u64::from(TP_N4_LENT);
+            if is_quiet && line.exchange(OWNER, owner, lent) {
+                heard[place as usize] = 0;
+                return false;
+            }
+            *ready = Ready {
+                was: now,
+                is_old: true,
+            };
+            true
+        });
     }
 
     /// See [`compiled::Tables::heard`].
     pub(crate) fn heard(&self, place: u32, sequence: u32) {
-        let Some(mut line) = self.line(place) else {
+        let Some((line, at)) = self.line(place).zip(self.lines.get(place as usize)) else {
             return;
         };
         let newer = sequence.wrapping_sub(line.sequence) & 0xff_ffff;
         if newer != 0 && newer < 1 << 23 {
-            line.sequence = sequence;
-            self.put(place, &line);
+            let words: [u64; 8] = words_of(&tp_n4_line { sequence, ..line });
+            // That alone: messages are counted in the owner's word as they pass.
+            at.0[SEQUENCE].store(words[SEQUENCE], Ordering::Relaxed);
         }
     }
 
@@ -186,13 +350,57 @@ impl Lending {
 
     /// See [`compiled::Tables::return_place`].
     pub(crate) fn return_place(&mut self, place: u32, beside: &mut Beside<'_>) {
+        if let Some(own) = &mut self.beside {
+            own.taken_back.take_if(|taken| *taken == place);
+            if let Some(heard) = own.heard.get_mut(place as usize) {
+                *heard = 0;
+            }
+            self.take(place);
+        }
         let Some(line) = self.line(place) else {
             return;
         };
-        if line.state == [0; compiled::LENT_FARS] {
-            return;
+        if line.state != [0; compiled::LENT_FARS] {
+            self.put(place, &tp_n4_line::default());
+            self.leave_all(&line, beside);
         }
-        self.put(place, &tp_n4_line::default());
+    }
+
+    /// See [`compiled::Tables::know_place`].
+    pub(crate) fn know_place(
+        &mut self,
+        place: u32,
+        name: u64,
+        sequence: u32,
+        beside: &mut Beside<'_>,
+    ) {
+        let Some(before) = self
+            .line(place)
+            .filter(|before| named(before.owner) != name)
+        else {
+            return;
+        };
+        if let Some(own) = &mut self.beside
+            && let Some(heard) = own.heard.get_mut(place as usize)
+            && *heard > 0
+        {
+            // Messages about it before this one were not counted as they passed.
+            *heard = UNKNOWN;
+        }
+        self.take(place);
+        self.put(
+            place,
+            &tp_n4_line {
+                owner: name | u64::from(TP_N4_CONTROL),
+                sequence,
+                ..tp_n4_line::default()
+            },
+        );
+        self.leave_all(&before, beside);
+    }
+
+    /// None of these FARs leads anywhere any more.
+    fn leave_all(&mut self, line: &tp_n4_line, beside: &mut Beside<'_>) {
         for (&alias, &state) in line.alias.iter().zip(&line.state) {
             if u32::from(state) != TP_N4_STAYS {
                 self.leave(alias, beside);
@@ -203,9 +411,7 @@ impl Lending {
     /// See [`compiled::Tables::lend`].
     pub(crate) fn lend(&mut self, handle: &Handle, lent: &Lent, beside: &mut Beside<'_>) {
         let mut line = tp_n4_line {
-            owner: u64::from(TP_N4_LENT)
-                | u64::from(lent.generation) << TP_N4_GENERATION_SHIFT
-                | u64::from(lent.association) << TP_N4_ASSOCIATION_SHIFT,
+            owner: name_of(lent.generation, lent.association) | u64::from(TP_N4_LENT),
             cp_seid: lent.cp_seid,
             sequence: lent.sequence,
             ..tp_n4_line::default()
@@ -239,16 +445,38 @@ impl Lending {
             line.profile[slot] = profile_of(far.profile);
             line.network[slot] = far.profile.network;
         }
-        // One that is repeated is not newer: a number does not go back, but where it has come round.
-        if let Some(before) = self.line(lent.place)
-            && (before.owner ^ line.owner) >> TP_N4_GENERATION_SHIFT == 0
-            && before.sequence.wrapping_sub(line.sequence) & 0xff_ffff < COMES_LATE
-        {
-            line.sequence = before.sequence;
+        if self.beside.is_some() {
+            self.take(lent.place);
+        }
+        let before = self.line(lent.place).unwrap_or_default();
+        let is_same = named(before.owner) == named(line.owner);
+        if is_same {
+            // One that is repeated is not newer: a number does not go back, but where it has come round.
+            let back = before.sequence.wrapping_sub(line.sequence) & 0xff_ffff;
+            if back < COMES_LATE {
+                line.sequence = before.sequence;
+            } else if back < 1 << 23 && self.beside.is_some() {
+                // Numbers of an SMF that counts more than once: of answers that are kept the program knows nothing.
+                line.sequence = before.sequence;
+                line.owner = named(line.owner);
+            }
         }
         // After the new ones have joined: an address that stays is not looked for anew.
-        self.return_place(lent.place, beside);
-        self.put(lent.place, &line);
+        self.leave_all(&before, beside);
+        let Some(at) = self.lines.get(lent.place as usize) else {
+            return;
+        };
+        let Some(own) = &mut self.beside else {
+            return at.fill(words_of(&line));
+        };
+        let words: [u64; 8] = words_of(&line);
+        let rest = at.0.iter().zip(words).enumerate();
+        for (_, (to, word)) in rest.filter(|(word, _)| *word != OWNER) {
+            to.store(word, Ordering::Relaxed);
+        }
+        if state(line.owner) == TP_N4_LENT {
+            own.offer(lent.place, at);
+        }
     }
 
     /// The place of an address, with one user more. `None`: there is no room, or none for a peer.
@@ -281,13 +509,14 @@ impl Lending {
         let udp = false;
         let peer = Peer { remote, local, udp };
         let peer = beside.node.peers.keep(peer)?;
-        self.aliases[at] = tp_n4_alias {
+        let alias = tp_n4_alias {
             address: octets,
             peer,
             length,
             through,
             ..tp_n4_alias::default()
         };
+        self.set_alias(at, alias);
         let users = 1;
         self.known[at] = Some(Alias {
             remote,
@@ -305,10 +534,51 @@ impl Lending {
         };
         known.users -= 1;
         if known.users == 0 {
-            self.known[at] = None;
-            let peer = self.aliases[at].peer;
-            self.aliases[at] = tp_n4_alias::default();
-            beside.node.let_go_of_peer(peer, beside.grace);
+            match &mut self.beside {
+                // A request that was served, and not heard of yet, may lead there.
+                Some(beside) => {
+                    beside.unused.insert(alias);
+                }
+                None => self.forget(at, beside),
+            }
+        }
+    }
+
+    fn forget(&mut self, at: usize, beside: &mut Beside<'_>) {
+        self.known[at] = None;
+        let peer = self.aliases[at].peer;
+        self.set_alias(at, tp_n4_alias::default());
+        beside.node.let_go_of_peer(peer, beside.grace);
+    }
+
+    fn set_alias(&mut self, at: usize, alias: tp_n4_alias) {
+        self.aliases[at] = alias;
+        if let Some(engine) = self.engine() {
+            engine.set_alias(at, &alias);
+        }
+    }
+
+    /// See [`compiled::Tables::pause`].
+    pub(crate) fn pause(&mut self) {
+        if let Some(engine) = self.engine_mut() {
+            engine.pause();
+        }
+    }
+
+    /// See [`compiled::Tables::go_on`].
+    pub(crate) fn go_on(&mut self, beside: &mut Beside<'_>) {
+        let Some(own) = &mut self.beside else {
+            return;
+        };
+        // All that was served has been heard of.
+        for alias in std::mem::take(&mut own.unused) {
+            let at = usize::from(alias);
+            if self.known[at].is_some_and(|known| known.users == 0) {
+                self.forget(at, beside);
+            }
+        }
+        if let Some(engine) = self.engine_mut() {
+            engine.go_on();
         }
     }
 
@@ -329,7 +599,30 @@ impl Lending {
             }
         }
         self.chain();
+        self.show_templates();
         fits
+    }
+
+    /// Requests that are compared meanwhile would meet parts of two.
+    fn show_templates(&mut self) {
+        let Self {
+            config,
+            templates,
+            beside,
+            ..
+        } = self;
+        let Some(beside) = beside else {
+            return;
+        };
+        let engine = &mut beside.engine;
+        let was_running = engine.pause();
+        engine.set_config(config);
+        for (number, template) in templates.iter().enumerate() {
+            engine.set_template(number, template);
+        }
+        if was_running {
+            engine.go_on();
+        }
     }
 
     /// Templates are found by their length.
@@ -362,6 +655,32 @@ impl Lending {
         if let Some(why) = (verdict as usize).checked_sub(1) {
             return Err(Slow::ALL.get(why).copied().unwrap_or(Slow::Other));
         }
+        self.take_in(&done, served, beside);
+        Ok(())
+    }
+
+    /// See [`compiled::Tables::next_served`].
+    pub(crate) fn next_served(
+        &mut self,
+        served: &mut ServedBeside,
+        beside: &mut Beside<'_>,
+    ) -> bool {
+        let next = self.engine().and_then(Engine::next_served);
+        let Some(record) = next else {
+            return false;
+        };
+        served.from = sender_of(&record);
+        served.association = record.request.association;
+        let octets = &record.request.octets;
+        let octets = octets.get(..record.request.len as usize);
+        served.octets.clear();
+        served.octets.extend_from_slice(octets.unwrap_or_default());
+        self.take_in(&record.done, &mut served.what, beside);
+        true
+    }
+
+    /// Do the rest of what was served.
+    fn take_in(&mut self, done: &tp_n4_done, served: &mut Served, beside: &mut Beside<'_>) {
         served.place = done.place;
         served.template = done.template.into();
         let changes = done.change.iter().take(done.n_changes.into());
@@ -382,15 +701,12 @@ impl Lending {
             self.leave(change.old_alias, beside);
         }
         served.others.clear();
-        if let Some(line) = self.line(done.place) {
-            let is_other = |slot: &usize| changes.clone().all(|one| one.far != line.far[*slot]);
-            let others = (0..compiled::LENT_FARS).filter(is_other);
-            let others = others.filter(|&slot| u32::from(line.state[slot]) != TP_N4_STAYS);
-            let others =
-                others.filter_map(|at| self.target(line.state[at], line.teid[at], line.alias[at]));
-            served.others.extend(others);
-        }
-        Ok(())
+        let is_other = |slot: &usize| changes.clone().all(|one| one.far != done.far[*slot]);
+        let others = (0..compiled::LENT_FARS).filter(is_other);
+        let others = others.filter(|&slot| u32::from(done.state[slot]) != TP_N4_STAYS);
+        let others =
+            others.filter_map(|at| self.target(done.state[at], done.teid[at], done.alias[at]));
+        served.others.extend(others);
     }
 
     fn target(&self, state: u8, teid: u32, alias: u16) -> Option<LentTarget> {
@@ -460,6 +776,44 @@ impl Lending {
             }
         }
     }
+}
+
+impl BesideUs {
+    /// The session in this place, which the control plane has, is lent: at once if all messages about it that have passed have come
+    /// here, else when none can be under way.
+    fn offer(&mut self, place: u32, line: &Line) {
+        self.taken_back.take_if(|taken| *taken == place);
+        let heard = &mut self.heard[place as usize];
+        loop {
+            let owner = line.load(OWNER);
+            let all_heard = *heard != UNKNOWN
+                && passed(owner) == u64::from(*heard) & u64::from(TP_N4_PASSED_MASK);
+            if all_heard {
+                let lent = named(owner) | u64::from(TP_N4_LENT);
+                if line.exchange(OWNER, owner, lent) {
+                    *heard = 0;
+                    return;
+                }
+            } else {
+                let ready = owner | u64::from(TP_N4_READY);
+                if line.exchange(OWNER, owner, ready) {
+                    let was = (ready, *heard);
+                    let is_old = false;
+                    self.ready.insert(place, Ready { was, is_old });
+                    return;
+                }
+            }
+        }
+    }
+}
+
+fn sender_of(record: &tp_n4_record) -> SocketAddr {
+    let octets = record.from.octets;
+    let address = match (record.from.length, octets.first_chunk::<4>()) {
+        (4, Some(v4)) => IpAddr::from(*v4),
+        _ => IpAddr::from(octets),
+    };
+    SocketAddr::new(address, record.port as u16)
 }
 
 fn written(number: usize, template: &Template) -> tp_n4_template {

@@ -299,8 +299,9 @@ impl ShardTables {
                 self.entries.release_buffered(index);
                 return grace.retire(Retired::Drain(index));
             }
+            // Unless its FAR says otherwise since: requests may be served beside this thread.
             let line = self.entries.line(index);
-            line.publish(entry::HEAD, entry::settled(head));
+            line.exchange(entry::HEAD, head, entry::settled(head));
         }
         self.transitions.is_drained(index);
     }

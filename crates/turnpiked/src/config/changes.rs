@@ -315,7 +315,7 @@ const AT_ONCE: &str = "n4.allow n4.smf n4.heartbeat_s n4.t1_ms n4.n1 n4.retry_at
     log.level state.unmanaged_s state.on_stop";
 
 /// Keys that take a start, and no session, whatever they say.
-const BY_TAKE_OVER: &str = "n4.receive_buffer_mib n4.fast_path
+const BY_TAKE_OVER: &str = "n4.receive_buffer_mib n4.fast_path n4.interface
     datapath.workers datapath.cpus datapath.control_cpus datapath.busy_poll datapath.settle_s datapath.icmp_errors_per_s
     datapath.dpdk.eal datapath.dpdk.mbufs datapath.dpdk.model datapath.dpdk.rx_cpus datapath.dpdk.ring
     interface interface.name interface.spread_cpus interface.rx_cpus interface.device

@@ -100,8 +100,10 @@ fn n4(config: &Config, system: &System, problems: &mut Vec<Problem>) {
             true => "not where packets above their rate wait (qos.mode, qos.flow.mode: \"shape\")",
             false => "not with capacities, nor with qos.flow.dscp",
         };
-        problems.push(Problem::new("n4.fast_path", "user", reason));
+        let value = config.n4.fast_path.name();
+        problems.push(Problem::new("n4.fast_path", value, reason));
     }
+    n4_interface(config, system, problems);
     let allow = &config.n4.allow;
     let mut seen = BTreeSet::new();
     for (i, smf) in config.n4.smf.iter().enumerate() {
@@ -120,6 +122,45 @@ fn n4(config: &Config, system: &System, problems: &mut Vec<Problem>) {
             problems.push(Problem::new(key, smf, "named twice"));
         }
     }
+}
+
+/// A program has the interface of N4 to itself.
+fn n4_interface(config: &Config, system: &System, problems: &mut Vec<Problem>) {
+    let n4 = &config.n4;
+    let is_data = n4.fast_path == FastPath::Data;
+    if is_data && config.datapath.kind != DatapathKind::Xdp {
+        let reason = "a program of kind xdp does it; see datapath.kind, or \"user\"";
+        problems.push(Problem::new("n4.fast_path", "data", reason));
+    }
+    if is_data && config.state.dir.is_some() {
+        let reason = "not with state.dir: what was served in the last milliseconds would be lost";
+        problems.push(Problem::new("n4.fast_path", "data", reason));
+    }
+    let Some(name) = &n4.interface else {
+        if is_data {
+            let reason = "n4.fast_path = \"data\" needs the interface that N4 comes by";
+            problems.push(Problem::missing("n4.interface", reason));
+        }
+        return;
+    };
+    let known = system.interfaces.contains_key(name);
+    let mut listen = [Some(n4.listen), n4.listen_also].into_iter().flatten();
+    let elsewhere = listen.find(|listen| known && !system.reaches(name, listen.ip()));
+    let under = system.vlans.get(name);
+    let reason = if !is_data {
+        "is for n4.fast_path = \"data\"".to_owned()
+    } else if !known {
+        "no such interface; see: ip link".to_owned()
+    } else if config.interface.iter().any(|of| of.name == *name) {
+        "carries users' packets, which another program meets: N4 needs one of its own".to_owned()
+    } else if under.is_some() {
+        "a VLAN device knows no XDP: N4 needs an interface that has a driver".to_owned()
+    } else if let Some(listen) = elsewhere {
+        format!("does not have the address {}", listen.ip())
+    } else {
+        return;
+    };
+    problems.push(Problem::new("n4.interface", name, reason));
 }
 
 fn listens(key: &str, listen: std::net::SocketAddr, system: &System, problems: &mut Vec<Problem>) {

@@ -175,8 +175,42 @@ fn templates_where_packets_wait_for_their_rate_are_refused() {
     let marked = problems(&format!("{fast}{flow}"));
     let refused = "n4.fast_path = \"user\": not with capacities, nor with qos.flow.dscp";
     assert_eq!(marked, [refused]);
-    let data = parse(&with("data")).unwrap_err().to_string();
-    assert_eq!(data, "n4.fast_path = \"data\": expected `off` or `user`");
+    let unknown = parse(&with("kernel")).unwrap_err().to_string();
+    let expected = "n4.fast_path = \"kernel\": expected one of `off`, `user`, `data`";
+    assert_eq!(unknown, expected);
+}
+
+#[test]
+fn a_program_for_n4_has_an_interface_of_its_own() {
+    let with = |keys: &str| {
+        let listen = "listen = \"127.0.0.1:8805\"\n";
+        let own = "listen = \"10.100.0.1:8805\"\n";
+        problems(&SMALL.replace(listen, &format!("{own}{keys}\n")))
+    };
+    let data = "fast_path = \"data\"\ninterface =";
+    assert_eq!(with(&format!("{data} \"n4\"")), [""; 0]);
+    let missing = "n4.interface: n4.fast_path = \"data\" needs the interface that N4 comes by";
+    assert_eq!(with("fast_path = \"data\""), [missing]);
+    for (keys, refused) in [
+        (
+            "interface = \"n4\"".to_owned(),
+            "n4.interface = \"n4\": is for n4.fast_path = \"data\"",
+        ),
+        (
+            format!("{data} \"n9\""),
+            "n4.interface = \"n9\": no such interface; see: ip link",
+        ),
+        (
+            format!("{data} \"n6.60\""),
+            "n4.interface = \"n6.60\": a VLAN device knows no XDP: N4 needs an interface that has a driver",
+        ),
+        (
+            format!("{data} \"n3\""),
+            "n4.interface = \"n3\": carries users' packets, which another program meets: N4 needs one of its own",
+        ),
+    ] {
+        assert_eq!(with(&keys), [refused]);
+    }
 }
 
 #[test]

@@ -1,7 +1,50 @@
 //! Links: what keeps a program on an interface.
 
+use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use crate::error::SetupError;
+use crate::port::Mode;
+
+const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
+const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
+
+/// Attach a program to an interface in this mode or not at all. Fails if another one is attached.
+pub(super) fn attach(
+    program: BorrowedFd<'_>,
+    (interface, ifindex): (&str, u32),
+    mode: Mode,
+) -> Result<OwnedFd, SetupError> {
+    let flags = match mode {
+        Mode::Driver => XDP_FLAGS_DRV_MODE,
+        Mode::Generic => XDP_FLAGS_SKB_MODE,
+    };
+    // SAFETY: an all-zero options struct is valid; its size is set below.
+    let mut options: libbpf_sys::bpf_link_create_opts =
+        unsafe { MaybeUninit::zeroed().assume_init() };
+    options.sz = size_of_val(&options) as libbpf_sys::size_t;
+    options.flags = flags;
+    // SAFETY: the descriptor is open and the options are valid for the call.
+    let link = unsafe {
+        libbpf_sys::bpf_link_create(
+            program.as_raw_fd(),
+            ifindex as i32,
+            libbpf_sys::BPF_XDP,
+            &options,
+        )
+    };
+    if link < 0 {
+        let error = io::Error::from_raw_os_error(-link);
+        return Err(SetupError::Attach {
+            name: interface.to_owned(),
+            mode,
+            error,
+        });
+    }
+    // SAFETY: the kernel has just handed out this descriptor and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(link) })
+}
 
 /// Whether a link is still on its interface, which has not gone.
 pub(super) fn is_live(link: BorrowedFd<'_>) -> bool {

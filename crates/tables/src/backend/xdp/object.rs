@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 
 use libbpf_rs::btf::types::{DataSec, Var};
-use libbpf_rs::{Btf, Object, ObjectBuilder, OpenObject, ProgramMut};
+use libbpf_rs::{Btf, Object, ObjectBuilder, OpenMapMut, OpenObject, ProgramMut};
 
 use crate::abi::Features;
 use crate::error::SetupError;
@@ -13,7 +13,7 @@ pub(super) const PROGRAM: &str = "turnpike";
 
 /// Aligned as the ELF structures in it want to be.
 #[repr(C, align(8))]
-struct Aligned<T: ?Sized>(T);
+pub(super) struct Aligned<T: ?Sized>(pub(super) T);
 
 macro_rules! object {
     ($build:literal) => {
@@ -99,6 +99,18 @@ impl Constants {
         }
     }
 
+    /// Give these constants of an object their values.
+    pub(super) fn specialise(
+        &self,
+        object: &mut OpenObject,
+        values: &[(&str, u32)],
+    ) -> Result<(), SetupError> {
+        let mut rodata = rodata(object)?;
+        let bytes = rodata.initial_value_mut().unwrap_or_default();
+        let mut values = values.iter();
+        values.try_for_each(|(name, value)| self.set(bytes, name, *value))
+    }
+
     fn set(&self, bytes: &mut [u8], name: &str, value: u32) -> Result<(), SetupError> {
         self.set_element(bytes, name, 0, value)
     }
@@ -126,6 +138,15 @@ impl Constants {
     }
 }
 
+fn rodata(object: &mut OpenObject) -> Result<OpenMapMut<'_>, SetupError> {
+    let mut maps = object.maps_mut();
+    let rodata = maps.find(|map| map.name().to_string_lossy().ends_with(".rodata"));
+    rodata.ok_or_else(|| SetupError::Bpf {
+        what: "object".into(),
+        error: "no .rodata".into(),
+    })
+}
+
 pub(super) fn specialise(
     object: &mut OpenObject,
     constants: &Constants,
@@ -135,13 +156,7 @@ pub(super) fn specialise(
     part: Part,
 ) -> Result<(), SetupError> {
     let Roles { n3, n6 } = config.roles;
-    let mut rodata = object
-        .maps_mut()
-        .find(|map| map.name().to_string_lossy().ends_with(".rodata"))
-        .ok_or_else(|| SetupError::Bpf {
-            what: "object".into(),
-            error: "no .rodata".into(),
-        })?;
+    let mut rodata = rodata(object)?;
     let bytes = rodata.initial_value_mut().unwrap_or_default();
     constants.set(bytes, "tp_features", features.bits())?;
     constants.set(bytes, "tp_port", port)?;

@@ -3,13 +3,14 @@
 use std::ffi::OsStr;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::thread;
 use std::time::Instant;
 
 use libbpf_rs::ProgramAttachType;
 
 use super::lanes::Lanes;
+use super::link::attach;
 use super::maps::{LANE_WORK, LANES, Maps, capacities, map_named, maps_of, size};
 use super::object::{Constants, PROGRAM, Part, object_for, open, program_named, setup, specialise};
 use crate::abi::Features;
@@ -18,8 +19,6 @@ use crate::error::SetupError;
 use crate::layout::Layout;
 use crate::port::{Mode, PortConfig};
 
-const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
-const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
 /// A program in the kernel, which keeps it while this lives or it is attached.
 #[derive(Debug)]
 pub(super) struct Program {
@@ -120,36 +119,10 @@ impl Program {
 
     /// Attach in this mode or not at all. Fails if another program is attached.
     pub(super) fn attach(&mut self, ifindex: u32, mode: Mode) -> Result<OwnedFd, SetupError> {
-        let flags = match mode {
-            Mode::Driver => XDP_FLAGS_DRV_MODE,
-            Mode::Generic => XDP_FLAGS_SKB_MODE,
-        };
-        // SAFETY: an all-zero options struct is valid; its size is set below.
-        let mut options: libbpf_sys::bpf_link_create_opts =
-            unsafe { MaybeUninit::zeroed().assume_init() };
-        options.sz = size_of_val(&options) as libbpf_sys::size_t;
-        options.flags = flags;
-        // SAFETY: the descriptor is open and the options are valid for the call.
-        let link = unsafe {
-            libbpf_sys::bpf_link_create(
-                self.fd.as_raw_fd(),
-                ifindex as i32,
-                libbpf_sys::BPF_XDP,
-                &options,
-            )
-        };
-        if link < 0 {
-            let error = io::Error::from_raw_os_error(-link);
-            return Err(SetupError::Attach {
-                name: self.info.interface.clone(),
-                mode,
-                error,
-            });
-        }
+        let link = attach(self.fd.as_fd(), (&self.info.interface, ifindex), mode)?;
         self.info.ifindex = ifindex;
         self.info.mode = Some(mode);
-        // SAFETY: the kernel has just handed out this descriptor and nobody else has it.
-        Ok(unsafe { OwnedFd::from_raw_fd(link) })
+        Ok(link)
     }
 
     /// Take the place of the program that is attached: each packet meets one or the other. Where the interface is gone, there

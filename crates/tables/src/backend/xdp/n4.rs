@@ -1,0 +1,174 @@
+//! The program that serves PFCP on the interface that N4 comes by (`datapath/platform/xdp/n4.bpf.c`).
+
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, OwnedFd};
+
+use compiled::{Source, TEMPLATES};
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+
+use super::link::{self, attach, is_live};
+use super::maps::{Maps, map_named, maps_of};
+use super::object::{Aligned, Constants, open, program_named, setup};
+use crate::abi::host::{TP_N4_MARKS_ONLY, tp_n4_address};
+use crate::backend::runner::Runner;
+use crate::engine::{Engine, EngineTables};
+use crate::error::SetupError;
+use crate::memory::{Shared, View};
+use crate::port::Mode;
+use crate::ring::Ring;
+
+const PROGRAM: &str = "tp_n4";
+
+static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/n4.bpf.o")));
+
+/// Maps of the pipeline that it writes to, or reads.
+const SHARED: [&str; 3] = ["config", "entries", "sides"];
+
+/// The program, and where it is attached.
+pub(crate) struct N4 {
+    program: OwnedFd,
+    /// `None`: packets do not meet it.
+    link: Option<OwnedFd>,
+    sources: MapHandle,
+    known: Vec<Source>,
+}
+
+impl fmt::Debug for N4 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("N4").finish_non_exhaustive()
+    }
+}
+
+/// Its maps, seen in this process.
+struct Mapped<'a>(&'a Maps);
+
+impl EngineTables for Mapped<'_> {
+    type Error = SetupError;
+
+    fn table<T: Shared>(&self, name: &'static str, len: usize) -> Result<View<T>, SetupError> {
+        Ok(View::of_map(map_named(self.0, name)?.as_fd(), len)?)
+    }
+
+    fn served(&self) -> Result<Ring, SetupError> {
+        let map = map_named(self.0, "n4_served")?;
+        let map = MapHandle::try_from(map).map_err(setup("n4_served"))?;
+        Ok(map.into())
+    }
+}
+
+impl N4 {
+    /// Verify and load it, for so many places and aliases, over the maps of the pipeline.
+    pub(super) fn load(
+        shared: &Maps,
+        (places, aliases): (u32, u32),
+    ) -> Result<(Self, Engine), SetupError> {
+        let cpus = libbpf_rs::num_possible_cpus().map_err(setup("number of CPUs"))?;
+        let mut open = open(&OBJECT.0)?;
+        let constants = Constants::find(&OBJECT.0)?;
+        constants.specialise(&mut open, &[("tp_aliases", aliases)])?;
+        for mut map in open.maps_mut() {
+            let name = map.name().to_string_lossy().into_owned();
+            let count = match name.as_str() {
+                "n4_lines" => places,
+                "n4_aliases" => aliases,
+                "n4_templates" => TEMPLATES as u32,
+                "n4_cpus" => cpus as u32,
+                shares if SHARED.contains(&shares) => {
+                    let own = map_named(shared, shares)?;
+                    map.reuse_fd(own.as_fd()).map_err(setup(shares))?;
+                    continue;
+                }
+                _ => continue,
+            };
+            map.set_max_entries(count).map_err(setup(name))?;
+        }
+        let object = open.load().map_err(setup("load for N4"))?;
+        let program = program_named(&object, PROGRAM)?;
+        let program = program.as_fd().try_clone_to_owned()?;
+        let maps = maps_of(&object)?;
+        let sources = map_named(&maps, "n4_sources")?;
+        let sources = MapHandle::try_from(sources).map_err(setup("n4_sources"))?;
+        let n4 = Self {
+            program,
+            link: None,
+            sources,
+            known: Vec::new(),
+        };
+        let engine = Engine::new(&Mapped(&maps), (places, aliases), cpus)?;
+        Ok((n4, engine))
+    }
+
+    /// Have packets of an interface meet it, by its driver: elsewhere datagrams may have been put together before.
+    pub(crate) fn attach(&mut self, (interface, ifindex): (&str, u32)) -> Result<(), SetupError> {
+        self.link = Some(attach(
+            self.program.as_fd(),
+            (interface, ifindex),
+            Mode::Driver,
+        )?);
+        Ok(())
+    }
+
+    /// No packet meets it any more, but for those under way.
+    pub(crate) fn detach(&mut self) {
+        if let Some(link) = self.link.take() {
+            link::detach(link.as_fd());
+        }
+    }
+
+    /// Whether packets meet it.
+    pub(crate) fn is_attached(&self) -> bool {
+        let link = self.link.as_ref();
+        link.is_some_and(|link| is_live(link.as_fd()))
+    }
+
+    /// Runs it over frames.
+    pub(crate) fn runner(&self) -> io::Result<Runner> {
+        self.program.try_clone().map(Runner::new)
+    }
+
+    /// Associations by the addresses that their requests come from; of all others the program knows nothing.
+    pub(crate) fn set_sources(&mut self, sources: &[Source]) -> io::Result<()> {
+        for gone in self.known.extract_if(.., |known| !sources.contains(known)) {
+            if sources.iter().all(|source| source.address != gone.address) {
+                // It may have found no room.
+                let _ = self.sources.delete(&key_of(gone.address));
+            }
+        }
+        for source in sources
+            .iter()
+            .filter(|source| !self.known.contains(source))
+            .collect::<Vec<_>>()
+        {
+            let marks_only = if source.is_served {
+                0
+            } else {
+                TP_N4_MARKS_ONLY
+            };
+            let value = (source.association | marks_only).to_ne_bytes();
+            self.sources
+                .update(&key_of(source.address), &value, MapFlags::ANY)
+                .map_err(io::Error::other)?;
+            self.known.push(*source);
+        }
+        Ok(())
+    }
+}
+
+/// As `struct tp_n4_address`.
+fn key_of(address: IpAddr) -> [u8; size_of::<tp_n4_address>()] {
+    let mut key = [0; size_of::<tp_n4_address>()];
+    let length = match address {
+        IpAddr::V4(v4) => {
+            key[..4].copy_from_slice(&v4.octets());
+            4u32
+        }
+        IpAddr::V6(v6) => {
+            key[..16].copy_from_slice(&v6.octets());
+            16
+        }
+    };
+    key[16..].copy_from_slice(&length.to_ne_bytes());
+    key
+}

@@ -1,0 +1,201 @@
+//! PFCP served beside this thread, by the program of `datapath/platform/xdp/n4.bpf.c`: the memory that it shares with the control thread.
+
+use std::collections::VecDeque;
+use std::hint::spin_loop;
+use std::io;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::{fmt, mem, ptr, thread};
+
+use compiled::{Slow, TEMPLATES};
+
+use crate::abi::host::{
+    TP_N4_VERDICTS, tp_n4_alias, tp_n4_config, tp_n4_cpu, tp_n4_here, tp_n4_record, tp_n4_template,
+};
+use crate::abi::{Line, Plain, words_of};
+use crate::memory::{Shared, View};
+use crate::ring::{Ring, RingReader};
+
+/// Records taken from the ring at a time.
+const TAKEN: usize = 64;
+
+/// Looks at a CPU that is under way with a request, which takes less than a microsecond, before others may have this one.
+const LOOKS: u32 = 10_000;
+
+const HERE_WORDS: usize = size_of::<tp_n4_here>() / 8;
+const CPU_WORDS: usize = size_of::<tp_n4_cpu>() / 8;
+const INSIDE: usize = mem::offset_of!(tp_n4_cpu, inside) / 8;
+const VERDICTS: usize = mem::offset_of!(tp_n4_cpu, verdicts) / 8;
+const PAUSED: usize = mem::offset_of!(tp_n4_here, paused) / 8;
+
+/// Tables that it compares requests with, and lines of sessions, which it changes at any time, but while it is [paused](Self::pause).
+pub(crate) struct Engine {
+    here: View<AtomicU64>,
+    cpus: View<AtomicU64>,
+    taught: Taught,
+    /// By place.
+    pub(crate) lines: View<Line>,
+    served: RingReader<'static>,
+    taken: Arc<Mutex<VecDeque<tp_n4_record>>>,
+    is_paused: bool,
+}
+
+/// What it compares requests with.
+struct Taught {
+    config: View<AtomicU64>,
+    templates: View<AtomicU64>,
+    aliases: View<AtomicU64>,
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").finish_non_exhaustive()
+    }
+}
+
+/// Tables of the engine by their names, wherever they are.
+pub(crate) trait EngineTables {
+    type Error: From<io::Error>;
+
+    fn table<T: Shared>(&self, name: &'static str, len: usize) -> Result<View<T>, Self::Error>;
+
+    /// Requests that were served.
+    fn served(&self) -> Result<Ring, Self::Error>;
+}
+
+/// Write a struct among others of its kind, in shared memory.
+fn write<T: Plain, const N: usize>(to: &View<AtomicU64>, at: usize, value: &T) {
+    let words: [u64; N] = words_of(value);
+    let to = to.get(at * N..(at + 1) * N).unwrap_or_default();
+    for (to, word) in to.iter().zip(words) {
+        to.store(word, Ordering::Relaxed);
+    }
+}
+
+fn read(octets: &[u8]) -> Option<tp_n4_record> {
+    let octets = octets.get(..size_of::<tp_n4_record>())?;
+    // SAFETY: so many octets are there, and any are numbers.
+    Some(unsafe { ptr::read_unaligned(octets.as_ptr().cast()) })
+}
+
+impl Engine {
+    /// Over these tables, for so many places, aliases and CPUs.
+    pub(crate) fn new<P: EngineTables>(
+        tables: &P,
+        (places, aliases): (u32, u32),
+        cpus: usize,
+    ) -> Result<Self, P::Error> {
+        let taken: Arc<Mutex<VecDeque<tp_n4_record>>> = Arc::default();
+        let to = Arc::clone(&taken);
+        let served = RingReader::open(&tables.served()?, move |record| {
+            let mut to = to.lock().unwrap_or_else(PoisonError::into_inner);
+            to.extend(read(record));
+        })?;
+        let aliases = aliases as usize * size_of::<tp_n4_alias>() / 8;
+        let templates = TEMPLATES * size_of::<tp_n4_template>() / 8;
+        Ok(Self {
+            here: tables.table("n4_here", HERE_WORDS)?,
+            cpus: tables.table("n4_cpus", cpus * CPU_WORDS)?,
+            taught: Taught {
+                config: tables.table("n4_config", size_of::<tp_n4_config>() / 8)?,
+                templates: tables.table("n4_templates", templates)?,
+                aliases: tables.table("n4_aliases", aliases)?,
+            },
+            lines: tables.table("n4_lines", places as usize)?,
+            served,
+            taken,
+            is_paused: false,
+        })
+    }
+
+    /// Datagrams to these addresses are ours.
+    pub(crate) fn set_addresses(&self, addresses: &[IpAddr]) {
+        let mut here = tp_n4_here::default();
+        for address in addresses {
+            let (family, octets) = match address {
+                IpAddr::V4(v4) => (0, &v4.octets()[..]),
+                IpAddr::V6(v6) => (1, &v6.octets()[..]),
+            };
+            here.local[family][..octets.len()].copy_from_slice(octets);
+            here.has_local[family] = 1;
+        }
+        write::<_, HERE_WORDS>(&self.here, 0, &here);
+    }
+
+    pub(crate) fn set_config(&self, config: &tp_n4_config) {
+        write::<_, { size_of::<tp_n4_config>() / 8 }>(&self.taught.config, 0, config);
+    }
+
+    pub(crate) fn set_template(&self, number: usize, template: &tp_n4_template) {
+        write::<_, { size_of::<tp_n4_template>() / 8 }>(&self.taught.templates, number, template);
+    }
+
+    /// Its length comes last: until then nobody looks at the rest.
+    pub(crate) fn set_alias(&self, at: usize, alias: &tp_n4_alias) {
+        const WORDS: usize = size_of::<tp_n4_alias>() / 8;
+        const LENGTH: usize = mem::offset_of!(tp_n4_alias, length) / 8;
+        let words: [u64; WORDS] = words_of(alias);
+        let to = self.taught.aliases.get(at * WORDS..).unwrap_or_default();
+        for (place, (to, word)) in to.iter().zip(words).enumerate() {
+            if place != LENGTH {
+                to.store(word, Ordering::Relaxed);
+            }
+        }
+        if let Some(to) = to.get(LENGTH) {
+            to.store(words[LENGTH], Ordering::Release);
+        }
+    }
+
+    /// No session is changed from now on. Whether any could be before.
+    pub(crate) fn pause(&mut self) -> bool {
+        if mem::replace(&mut self.is_paused, true) {
+            return false;
+        }
+        self.here[PAUSED].store(1, Ordering::SeqCst);
+        self.wait();
+        true
+    }
+
+    /// Until no CPU is under way any more with a request that was when this was called: what it has served can be read.
+    pub(crate) fn wait(&self) {
+        // First what was stored before, then the look: a CPU says that it is under way, and then looks at that.
+        fence(Ordering::SeqCst);
+        for cpu in self.cpus.chunks_exact(CPU_WORDS) {
+            let (under_way, mut looks) = (cpu[INSIDE].load(Ordering::SeqCst), 0);
+            while under_way % 2 == 1 && cpu[INSIDE].load(Ordering::SeqCst) == under_way {
+                looks += 1;
+                match looks % LOOKS {
+                    0 => thread::yield_now(),
+                    _ => spin_loop(),
+                }
+            }
+        }
+    }
+
+    /// They may be again.
+    pub(crate) fn go_on(&mut self) {
+        self.is_paused = false;
+        self.here[PAUSED].store(0, Ordering::Release);
+    }
+
+    /// The next request that was served.
+    pub(crate) fn next_served(&self) -> Option<tp_n4_record> {
+        let taken = || self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = taken().pop_front();
+        if next.is_some() {
+            return next;
+        }
+        // What the ring is asked for nothing can fail of but that there is none.
+        let _ = self.served.read(TAKEN);
+        taken().pop_front()
+    }
+
+    /// Requests that were not served, by why.
+    pub(crate) fn slow(&self, why: Slow) -> u64 {
+        let place = Slow::ALL.iter().position(|of| *of == why);
+        let at = VERDICTS + 1 + place.unwrap_or(TP_N4_VERDICTS as usize);
+        let count = |cpu: &[AtomicU64]| cpu.get(at).map_or(0, |n| n.load(Ordering::Relaxed));
+        self.cpus.chunks_exact(CPU_WORDS).map(count).sum()
+    }
+}

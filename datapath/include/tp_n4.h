@@ -178,7 +178,7 @@ struct tp_n4_record {
 struct tp_n4_cpu {
 	__u64 inside; /* odd while it is under way with a request */
 	__u64 verdicts[TP_N4_VERDICTS];
-	__u64 reserved[1];
+	__u64 told; /* records that it has put into the ring */
 };
 
 /* There: of all requests. */

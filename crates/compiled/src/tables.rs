@@ -172,7 +172,10 @@ pub trait Tables {
     /// They may be again. All that was served has been heard of.
     fn go_on(&mut self) {}
 
-    /// The next request that was served elsewhere: packets meet it, and its sender has the answer. `false`: there is none.
+    /// [`Self::next_served`] goes on to what there is now, as it does after [`Self::take_back`] and [`Self::pause`].
+    fn look_at_served(&mut self) {}
+
+    /// The next request that was served elsewhere, until there was no more at the last look: packets meet it, and its sender has the answer. `false`: there is none.
     fn next_served(&mut self, _: &mut ServedBeside) -> bool {
         false
     }

@@ -27,6 +27,7 @@ const HERE_WORDS: usize = size_of::<tp_n4_here>() / 8;
 const CPU_WORDS: usize = size_of::<tp_n4_cpu>() / 8;
 const INSIDE: usize = mem::offset_of!(tp_n4_cpu, inside) / 8;
 const VERDICTS: usize = mem::offset_of!(tp_n4_cpu, verdicts) / 8;
+const TOLD: usize = mem::offset_of!(tp_n4_cpu, told) / 8;
 const PAUSED: usize = mem::offset_of!(tp_n4_here, paused) / 8;
 
 /// Tables that it compares requests with, and lines of sessions, which it changes at any time, but while it is [paused](Self::pause).
@@ -39,6 +40,10 @@ pub(crate) struct Engine {
     served: RingReader<'static>,
     taken: Arc<Mutex<VecDeque<tp_n4_record>>>,
     is_paused: bool,
+    /// Records that were taken out of the ring and read.
+    read: u64,
+    /// ... and how many are to be, of all that there ever were.
+    until: u64,
 }
 
 /// What it compares requests with.
@@ -106,6 +111,8 @@ impl Engine {
             served,
             taken,
             is_paused: false,
+            read: 0,
+            until: 0,
         })
     }
 
@@ -157,11 +164,22 @@ impl Engine {
         true
     }
 
-    /// Until no CPU is under way any more with a request that was when this was called: what it has served can be read.
-    pub(crate) fn wait(&self) {
+    fn cpus(&self) -> impl Iterator<Item = &[AtomicU64]> {
+        self.cpus.chunks_exact(CPU_WORDS)
+    }
+
+    /// [`Self::next_served`] goes as far as there are records now: a CPU may serve requests faster than they are read.
+    pub(crate) fn look(&mut self) {
+        let told = self.cpus().map(|cpu| cpu[TOLD].load(Ordering::Acquire));
+        self.until = told.sum();
+    }
+
+    /// Until no CPU is under way any more with a request that was when this was called: what it has served can be read, as far as this
+    /// [looks](Self::look).
+    pub(crate) fn wait(&mut self) {
         // First what was stored before, then the look: a CPU says that it is under way, and then looks at that.
         fence(Ordering::SeqCst);
-        for cpu in self.cpus.chunks_exact(CPU_WORDS) {
+        for cpu in self.cpus() {
             let (under_way, mut looks) = (cpu[INSIDE].load(Ordering::SeqCst), 0);
             while under_way % 2 == 1 && cpu[INSIDE].load(Ordering::SeqCst) == under_way {
                 looks += 1;
@@ -171,6 +189,7 @@ impl Engine {
                 }
             }
         }
+        self.look();
     }
 
     /// They may be again.
@@ -179,16 +198,20 @@ impl Engine {
         self.here[PAUSED].store(0, Ordering::Release);
     }
 
-    /// The next request that was served.
-    pub(crate) fn next_served(&self) -> Option<tp_n4_record> {
-        let taken = || self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let next = taken().pop_front();
-        if next.is_some() {
-            return next;
+    /// The next request that was served, of those that there were at the last look.
+    pub(crate) fn next_served(&mut self) -> Option<tp_n4_record> {
+        if self.read == self.until {
+            return None;
         }
-        // What the ring is asked for nothing can fail of but that there is none.
-        let _ = self.served.read(TAKEN);
-        taken().pop_front()
+        let taken = || self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = taken().pop_front();
+        if next.is_none() {
+            // What the ring is asked for nothing can fail of but that there is none.
+            let _ = self.served.read(TAKEN);
+            next = taken().pop_front();
+        }
+        self.read += u64::from(next.is_some());
+        next
     }
 
     /// Requests that were not served, by why.

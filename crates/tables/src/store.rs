@@ -165,6 +165,13 @@ impl Store {
         self.beside_lending(Lending::go_on);
     }
 
+    /// [`compiled::Tables::look_at_served`]
+    pub(crate) fn look_at_served(&mut self) {
+        if let Some(lending) = &mut self.lending {
+            lending.look_at_served();
+        }
+    }
+
     /// [`compiled::Tables::next_served`]
     pub(crate) fn next_served(&mut self, served: &mut ServedBeside) -> bool {
         self.beside_lending(|lending, beside| lending.next_served(served, beside))

@@ -809,6 +809,10 @@ impl compiled::Tables for Tables {
         self.store.go_on();
     }
 
+    fn look_at_served(&mut self) {
+        self.store.look_at_served();
+    }
+
     fn next_served(&mut self, served: &mut ServedBeside) -> bool {
         self.store.next_served(served)
     }

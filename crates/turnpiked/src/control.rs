@@ -217,6 +217,7 @@ impl Control {
         while !self.is_done() {
             self.busy.rests();
             let ready = epoll.wait(&mut events, self.timeout());
+            let (looked, has_looked) = (Instant::now(), ready.is_ok());
             if let Some(percent) = self.busy.works() {
                 self.core.set_busy(percent);
             }
@@ -239,8 +240,8 @@ impl Control {
                 }
             }
             for number in 0..self.sockets.len() {
-                if ready().all(|event| event != N4 + number as u64) {
-                    self.beside.found_empty(number);
+                if has_looked && ready().all(|event| event != N4 + number as u64) {
+                    self.beside.found_empty(number, looked);
                 }
             }
             let (now, sockets) = (self.now(), self.sockets.len());
@@ -391,9 +392,6 @@ impl Control {
             while served == 0 && since.elapsed() < self.busy_poll {
                 served = self.serve_batch(socket, receiver, sender);
             }
-            if served == 0 {
-                self.beside.found_empty((socket - N4) as usize);
-            }
             if served != 1 {
                 return;
             }
@@ -408,7 +406,11 @@ impl Control {
         let Some(socket) = self.sockets.get(number) else {
             return 0;
         };
+        let looked = Instant::now();
         let received = receiver.receive(socket);
+        if received == Ok(0) {
+            self.beside.found_empty(number, looked);
+        }
         let deaf = mem::replace(&mut self.deaf, received.is_err());
         if let Err(error) = received {
             if !deaf {

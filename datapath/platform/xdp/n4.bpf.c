@@ -150,8 +150,9 @@ static TP_INLINE void *tp_n4_reserve(struct tp_n4_env *env)
 static TP_INLINE void tp_n4_tell(struct tp_n4_env *env, void *room)
 {
 	const struct tp_n4_work *work = tp_n4_work_of(env);
+	__u32 i, len, number = bpf_get_smp_processor_id();
 	struct tp_n4_record *record = room;
-	__u32 i, len;
+	struct tp_n4_cpu *cpu;
 
 	if (!work) {
 		bpf_ringbuf_discard(room, BPF_RB_NO_WAKEUP);
@@ -167,6 +168,9 @@ static TP_INLINE void tp_n4_tell(struct tp_n4_env *env, void *room)
 		*(__u64 *)(record->request.octets + i) = *(const __u64 *)(work->request.octets + i);
 	/* Nobody is woken: the control plane looks every few milliseconds. */
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+	cpu = bpf_map_lookup_elem(&n4_cpus, &number);
+	if (cpu)
+		cpu->told++;
 }
 
 #include "serve.h"
@@ -348,11 +352,14 @@ TP_APART int tp_n4_served(struct xdp_md *ctx, int verdict)
 	struct tp_n4_here *here = bpf_map_lookup_elem(&n4_here, &zero);
 	struct tp_n4_cpu *cpu = bpf_map_lookup_elem(&n4_cpus, &number);
 	struct tp_n4_work *work = tp_n4_work_of(ctx);
+	__u64 before;
 
 	if (!here || !cpu || !work)
 		return TP_N4_SLOW_SOURCE;
-	/* First this, then the look: the control plane says that it is at work, and then looks here. */
-	__sync_fetch_and_add(&cpu->inside, 1);
+	/* First this, then the look: the control plane says that it is at work, and then looks here. Who wants to know what was there
+	 * before has all stores and loads kept in order. */
+	before = __sync_fetch_and_add(&cpu->inside, 1);
+	tp_keep(before);
 	known = bpf_map_lookup_elem(&n4_sources, &work->from);
 	if (known)
 		association = *known & ~TP_N4_MARKS_ONLY;
@@ -367,7 +374,8 @@ TP_APART int tp_n4_served(struct xdp_md *ctx, int verdict)
 	}
 	if (known && verdict != TP_N4_SERVED && tp_n4_is_about_session(&work->request))
 		tp_n4_pass(ctx, tp_get64(work->request.octets + 4), association);
-	__sync_fetch_and_add(&cpu->inside, 1);
+	before = __sync_fetch_and_add(&cpu->inside, 1);
+	tp_keep(before);
 	return verdict;
 }
 

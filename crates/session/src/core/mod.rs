@@ -68,6 +68,9 @@ pub struct Core<T: Tables> {
 /// Messages of one datagram; an SMF that has more to say sends another one.
 const BUNDLE_MAX: u32 = 128;
 
+/// A datagram with more octets may have come in fragments.
+const IN_ONE_PART: usize = 1200;
+
 /// Messages that [`Core::receive`] looks at in a datagram: one at least, as nonsense costs a look, too.
 pub fn messages_in(datagram: &[u8]) -> u32 {
     let (mut count, mut left) = (1, datagram);
@@ -206,7 +209,8 @@ impl<T: Tables> Core<T> {
             Some(length) if follows => datagram.get(..length).unwrap_or(datagram),
             _ => datagram,
         };
-        self.shard.is_bundled(follows || is_behind);
+        let is_in_parts = datagram.len() > IN_ONE_PART;
+        self.shard.is_unmarked(follows || is_behind || is_in_parts);
         let message_type = message.header.message_type;
         let n4 = self.node.n4_mut();
         n4.stats_mut().message(Way::Received, message_type);

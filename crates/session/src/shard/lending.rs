@@ -39,6 +39,9 @@ fn differs_by_action_alone(entry: &Entry) -> bool {
         && entry.duplicates.is_empty()
 }
 
+/// No place of a session.
+const NOWHERE: u32 = u32::MAX;
+
 /// The newest request about a session.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LastRequest {
@@ -57,8 +60,8 @@ pub(super) struct Lending {
     pub(super) beside: bool,
     /// Addresses whose requests it knows.
     sources: Vec<Source>,
-    /// The message under way is one of several of its datagram.
-    pub(super) is_bundled: bool,
+    /// It cannot know the message under way: that is one of several of its datagram, or has come in parts.
+    pub(super) is_unmarked: bool,
     fars_at: FarsAt,
     /// Kept for its capacity.
     served: Served,
@@ -186,23 +189,23 @@ impl Lending {
         match which {
             Concerns::Nobody => return,
             Concerns::Any => tables.pause(),
-            Concerns::One(seid) => match sessions.slab.place_of(seid) {
-                Some(place) => tables.take_back(place.index(), TakenFor::Event),
-                None => return,
-            },
+            Concerns::One(seid) => {
+                let place = sessions.slab.place_of(seid);
+                let place = place.map_or(NOWHERE, Place::index);
+                tables.take_back(place, TakenFor::Event);
+            }
             Concerns::Requested(seid, from) => {
-                let Some(place) = sessions.slab.find(seid) else {
-                    return;
-                };
-                let owner = sessions.slab.get(place).map(|session| session.peer.0);
+                let place = sessions.slab.find(seid);
+                let session = place.and_then(|place| sessions.slab.get(place));
+                let owner = session.map(|session| session.peer.0);
                 let is_of =
                     |source: &Source| source.address == from && Some(source.association) == owner;
-                let is_marked = !self.is_bundled && self.sources.iter().any(is_of);
+                let is_marked = !self.is_unmarked && self.sources.iter().any(is_of);
                 let taken_for = match is_marked {
                     true => TakenFor::Request,
                     false => TakenFor::Unmarked,
                 };
-                tables.take_back(place.index(), taken_for);
+                tables.take_back(place.map_or(NOWHERE, Place::index), taken_for);
             }
         }
         self.catch_up(now, (sessions, tables), out);
@@ -224,16 +227,26 @@ impl Lending {
         }
     }
 
-    /// Sessions are brought to what was served beside us.
-    pub(super) fn catch_up<T: Tables>(
+    /// Sessions are brought to all that was served beside us before this.
+    pub(super) fn look<T: Tables>(
         &mut self,
         now: Time,
         (sessions, tables): (&mut Sessions<T>, &mut T),
         out: &mut Outputs,
     ) {
-        if !self.beside {
-            return;
+        if self.beside {
+            tables.look_at_served();
+            self.catch_up(now, (sessions, tables), out);
         }
+    }
+
+    /// ... as far as was looked.
+    fn catch_up<T: Tables>(
+        &mut self,
+        now: Time,
+        (sessions, tables): (&mut Sessions<T>, &mut T),
+        out: &mut Outputs,
+    ) {
         let mut next = std::mem::take(&mut self.next);
         while tables.next_served(&mut next) {
             let Some((incoming, place)) = request_of(&next, sessions) else {

@@ -47,6 +47,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use compiled::{Source, Tables};
+use pfcp::MessageType;
 
 use crate::base::ids::PeerId;
 use crate::base::node_id::NodeId;
@@ -130,7 +131,7 @@ impl<T: Tables> Shard<T> {
     /// Sessions are brought to what it has served by itself.
     pub(crate) fn catch_up(&mut self, now: Time, out: &mut Outputs) {
         let held = (&mut self.sessions, &mut self.tables);
-        self.lending.catch_up(now, held, out);
+        self.lending.look(now, held, out);
     }
 
     /// Requests from these addresses are served elsewhere.
@@ -138,14 +139,21 @@ impl<T: Tables> Shard<T> {
         self.lending.know_sources(sources, &mut self.tables);
     }
 
-    /// Whether the message that comes next is one of several of its datagram.
-    pub(crate) fn is_bundled(&mut self, is_bundled: bool) {
-        self.lending.is_bundled = is_bundled;
+    /// Whether the data path cannot know the message that comes next.
+    pub(crate) fn is_unmarked(&mut self, is_unmarked: bool) {
+        self.lending.is_unmarked = is_unmarked;
     }
 
     /// A request about a session was answered, and nothing has come of it for that.
     pub(crate) fn was_answered(&mut self, now: Time, incoming: &Incoming, out: &mut Outputs) {
-        if let Some(seid) = incoming.seid {
+        let changes = [
+            MessageType::SESSION_MODIFICATION_REQUEST,
+            MessageType::SESSION_DELETION_REQUEST,
+        ];
+        if let Some(seid) = incoming.seid
+            && self.lending.beside
+            && changes.contains(&incoming.message_type)
+        {
             let concerns = Concerns::Requested(seid, incoming.from.ip());
             let held = (&mut self.sessions, &mut self.tables);
             self.lending.take_back(now, held, out, concerns);

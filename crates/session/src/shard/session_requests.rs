@@ -116,6 +116,9 @@ impl<T: Tables> Shard<T> {
 
     /// [`Self::displace_one`], with all sessions in hand.
     fn make_room(&mut self, now: Time, out: &mut Outputs, peer: PeerId, refusal: &Refusal) -> bool {
+        if refusal.shortage.is_none() {
+            return false;
+        }
         let held = (&mut self.sessions, &mut self.tables);
         self.lending.take_back(now, held, out, Concerns::Any);
         let displaced = self.displace_one(now, out, peer, refusal);

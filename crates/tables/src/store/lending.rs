@@ -88,8 +88,8 @@ struct BesideUs {
     /// Messages about sessions that have come here since they were lent last, by place: see `TP_N4_PASSED_SHIFT`. [`UNKNOWN`]: some
     /// may have passed uncounted.
     heard: Vec<u16>,
-    /// Place of the session that was taken back, and has not changed since.
-    taken_back: Option<u32>,
+    /// Places of sessions that were taken back, the last one last; `None`: it is not given back.
+    taken_back: Vec<Option<u32>>,
     /// Aliases that may not be needed any more.
     unused: BTreeSet<u16>,
 }
@@ -205,7 +205,7 @@ impl Lending {
                 engine,
                 ready: HashMap::new(),
                 heard: vec![0; places as usize],
-                taken_back: None,
+                taken_back: Vec::new(),
                 unused: BTreeSet::new(),
             })
         };
@@ -245,7 +245,7 @@ impl Lending {
     pub(crate) fn hold(&mut self, place: u32) {
         self.take(place);
         if let Some(beside) = &mut self.beside {
-            beside.taken_back.take_if(|taken| *taken == place);
+            beside.keep(place);
         }
     }
 
@@ -278,7 +278,7 @@ impl Lending {
         };
         // A request that was served before can be read when this is over, and all that were in front of it.
         beside.engine.wait();
-        beside.taken_back = taken.then_some(place);
+        beside.taken_back.push(taken.then_some(place));
         if let Some(heard) = beside.heard.get_mut(place as usize) {
             *heard = match taken_for {
                 TakenFor::Event => *heard,
@@ -292,7 +292,7 @@ impl Lending {
     /// See [`compiled::Tables::give_back`].
     pub(crate) fn give_back(&mut self) {
         if let Some(beside) = &mut self.beside
-            && let Some(place) = beside.taken_back.take()
+            && let Some(place) = beside.taken_back.pop().flatten()
             && let Some(line) = self.lines.get(place as usize)
         {
             beside.offer(place, line);
@@ -351,7 +351,7 @@ impl Lending {
     /// See [`compiled::Tables::return_place`].
     pub(crate) fn return_place(&mut self, place: u32, beside: &mut Beside<'_>) {
         if let Some(own) = &mut self.beside {
-            own.taken_back.take_if(|taken| *taken == place);
+            own.keep(place);
             if let Some(heard) = own.heard.get_mut(place as usize) {
                 *heard = 0;
             }
@@ -659,13 +659,20 @@ impl Lending {
         Ok(())
     }
 
+    /// See [`compiled::Tables::look_at_served`].
+    pub(crate) fn look_at_served(&mut self) {
+        if let Some(engine) = self.engine_mut() {
+            engine.look();
+        }
+    }
+
     /// See [`compiled::Tables::next_served`].
     pub(crate) fn next_served(
         &mut self,
         served: &mut ServedBeside,
         beside: &mut Beside<'_>,
     ) -> bool {
-        let next = self.engine().and_then(Engine::next_served);
+        let next = self.engine_mut().and_then(Engine::next_served);
         let Some(record) = next else {
             return false;
         };
@@ -779,10 +786,18 @@ impl Lending {
 }
 
 impl BesideUs {
+    /// The session in this place is not given back, nor is it ready.
+    fn keep(&mut self, place: u32) {
+        self.ready.remove(&place);
+        for taken in &mut self.taken_back {
+            taken.take_if(|taken| *taken == place);
+        }
+    }
+
     /// The session in this place, which the control plane has, is lent: at once if all messages about it that have passed have come
     /// here, else when none can be under way.
     fn offer(&mut self, place: u32, line: &Line) {
-        self.taken_back.take_if(|taken| *taken == place);
+        self.keep(place);
         let heard = &mut self.heard[place as usize];
         loop {
             let owner = line.load(OWNER);

@@ -124,6 +124,9 @@ fn n4(config: &Config, system: &System, problems: &mut Vec<Problem>) {
     }
 }
 
+/// Of requests (TS 29.244, 6.2.2): a program looks at no other one.
+const PFCP_PORT: u16 = 8805;
+
 /// A program has the interface of N4 to itself.
 fn n4_interface(config: &Config, system: &System, problems: &mut Vec<Problem>) {
     let n4 = &config.n4;
@@ -144,8 +147,15 @@ fn n4_interface(config: &Config, system: &System, problems: &mut Vec<Problem>) {
         return;
     };
     let known = system.interfaces.contains_key(name);
-    let mut listen = [Some(n4.listen), n4.listen_also].into_iter().flatten();
-    let elsewhere = listen.find(|listen| known && !system.reaches(name, listen.ip()));
+    let own = system.interfaces.get(name);
+    let has = |ip: IpAddr| own.is_none_or(|own| own.contains(&ip));
+    let listen = || [Some(n4.listen), n4.listen_also].into_iter().flatten();
+    let elsewhere = listen().find(|listen| !has(listen.ip()));
+    let other = listen().find(|listen| listen.port() != PFCP_PORT);
+    if let Some(other) = other.filter(|_| is_data) {
+        let reason = format!("SMFs speak to port {PFCP_PORT} alone, and {other} has another one");
+        problems.push(Problem::new("n4.fast_path", "data", reason));
+    }
     let under = system.vlans.get(name);
     let reason = if !is_data {
         "is for n4.fast_path = \"data\"".to_owned()

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Config, DatapathKind, Problem};
+use super::{Config, DatapathKind, FastPath, Problem};
 
 /// Octets of a process beside its tables and the ring of packets that wait: measured, programs included.
 const BESIDE: u64 = 24 << 20;
@@ -82,9 +82,17 @@ fn bounds_of(groups: &str, root: &Path) -> impl Iterator<Item = (u64, PathBuf)> 
 }
 
 /// Octets at the start, and with everything in use. `tables`: octets of the tables.
+/// Octets that a program for N4 has of each session, and for what it has served.
+const LINE: u64 = 64;
+const SERVED_RING: u64 = 16 << 20;
+
 fn wanted(config: &Config, tables: u64) -> (u64, u64) {
     let ring = u64::from(config.buffering.ring_mib) << 20;
-    let tables = tables.saturating_add(ring + BESIDE);
+    let program = match config.n4.fast_path {
+        FastPath::Data => u64::from(config.limits.sessions) * LINE + SERVED_RING,
+        _ => 0,
+    };
+    let tables = tables.saturating_add(ring + BESIDE + program);
     let sessions = u64::from(config.limits.sessions) * OF_A_SESSION;
     // A start that takes over copies what waits.
     let copies = if config.state.dir.is_some() { 2 } else { 1 };

@@ -38,10 +38,10 @@ impl Beside {
         core.serves_beside().then_some(LOOK)
     }
 
-    /// Nothing waited at the socket of N4 of this number.
-    pub(super) fn found_empty(&mut self, socket: usize) {
+    /// Nothing waited at the socket of N4 of this number then, or later.
+    pub(super) fn found_empty(&mut self, socket: usize, at: Instant) {
         // What has passed the program before is in the socket by then.
-        if self.lent.elapsed() >= LOOK / 2 {
+        if at.saturating_duration_since(self.lent) >= LOOK / 2 {
             self.empty |= 1 << socket.min(7);
         }
     }

@@ -132,27 +132,32 @@ impl N4 {
     pub(crate) fn set_sources(&mut self, sources: &[Source]) -> io::Result<()> {
         for gone in self.known.extract_if(.., |known| !sources.contains(known)) {
             if sources.iter().all(|source| source.address != gone.address) {
-                // It may have found no room.
+                // It is there: it has been put there.
                 let _ = self.sources.delete(&key_of(gone.address));
             }
         }
-        for source in sources
-            .iter()
-            .filter(|source| !self.known.contains(source))
-            .collect::<Vec<_>>()
-        {
+        let mut outcome = Ok(());
+        for source in sources {
+            if self.known.contains(source) {
+                continue;
+            }
+            let key = key_of(source.address);
             let marks_only = if source.is_served {
                 0
             } else {
                 TP_N4_MARKS_ONLY
             };
             let value = (source.association | marks_only).to_ne_bytes();
-            self.sources
-                .update(&key_of(source.address), &value, MapFlags::ANY)
-                .map_err(io::Error::other)?;
-            self.known.push(*source);
+            match self.sources.update(&key, &value, MapFlags::ANY) {
+                Ok(()) => self.known.push(*source),
+                Err(error) => {
+                    // Not as what it was before.
+                    let _ = self.sources.delete(&key);
+                    outcome = Err(io::Error::other(error));
+                }
+            }
         }
-        Ok(())
+        outcome
     }
 }
 

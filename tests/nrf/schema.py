@@ -12,6 +12,7 @@ and compared. Enumerations, which OpenAPI leaves open, are closed.
 
 import argparse
 import copy
+import datetime
 import functools
 import json
 import os
@@ -318,12 +319,17 @@ def profile_mistakes(body):
     return found
 
 
+def instant(text):
+    """Of a DateTime: a whole second has no fraction, so that texts do not compare."""
+    return datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
+
+
 def notification_mistakes(body):
     """Of NotificationData, and what its numbers ask for."""
     found = mistakes("NotificationData", body)
     for place, item in enumerate(body["notificationItems"] if not found else []):
         say = lambda text, at=place: found.append(f".notificationItems[{at}]: {text}")
-        if "startTime" in item and item["startTime"] >= item["timeStamp"]:
+        if "startTime" in item and instant(item["startTime"]) >= instant(item["timeStamp"]):
             say(f"from {item['startTime']} to {item['timeStamp']}")
         if len(item.get("userDataUsageMeasurements", [])) != 1 or not item["userDataUsageMeasurements"][0]:
             say("nothing that is measured")

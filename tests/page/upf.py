@@ -296,7 +296,9 @@ class Radio:
         for one in [self.gnb, self.server]:
             # 90 packets are what they keep else, while this interpreter does something else.
             one.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 8 << 20)
-        self.teid, self.rate, self.lost_too, self.back = None, lambda _: 0, False, 0
+        self.teid, self.rate, self.lost_too = None, lambda _: 0, False
+        # Of a user's packets: sent, and come back.
+        self.sent, self.back = 0, 0
         for run in [self._serve, self._send]:
             threading.Thread(target=run, daemon=True).start()
 
@@ -337,6 +339,7 @@ class Radio:
             teid = 0x7FFFFFFF if self.lost_too and number % 50 == 0 else self.teid
             # QFI 9 in a PDU Session Container.
             tunnel = struct.pack("!BBHIHBB", 0x34, 255, len(plain) + 8, teid, 0, 0, 0x85) + b"\1\x10\x09\0"
+            self.sent += teid == self.teid
             self.gnb.sendto(tunnel + plain, (UPF_N3, 2152))
             due += 1 / rate
             time.sleep(max(0, due - time.monotonic()))

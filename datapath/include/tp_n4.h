@@ -164,7 +164,7 @@ struct tp_n4_address {
 	__u32 length;	 /* 4 or 16 */
 };
 
-/* Where the engine answers by itself, for the control plane: what it has served, in this order of each session. */
+/* A request that the engine has served and answered by itself, for the control plane; those of a session come in their order. */
 struct tp_n4_record {
 	struct tp_n4_done done;
 	struct tp_n4_address from;

@@ -30,7 +30,7 @@ static TP_INLINE int tp_n4_buffers(struct tp_n4_env *env); /* do packets wait at
 static TP_INLINE const struct tp_n4_request *tp_n4_request_of(struct tp_n4_env *env);
 static TP_INLINE struct tp_n4_done *tp_n4_done_of(struct tp_n4_env *env);
 
-/* Where it runs beside the control plane, that has to hear of what was served: room for it, and that it may be read there. NULL: there
+/* Beside the control plane, which has to hear of what was served: room for it, and that it may be read there. NULL: there
  * is none. Elsewhere any pointer does. */
 static TP_INLINE void *tp_n4_reserve(struct tp_n4_env *env);
 static TP_INLINE void tp_n4_tell(struct tp_n4_env *env, void *room);

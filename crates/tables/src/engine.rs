@@ -46,7 +46,7 @@ pub(crate) struct Engine {
     until: u64,
 }
 
-/// What it compares requests with.
+/// Templates and aliases, as the engine has them.
 struct Taught {
     config: View<AtomicU64>,
     templates: View<AtomicU64>,
@@ -206,7 +206,7 @@ impl Engine {
         let taken = || self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let mut next = taken().pop_front();
         if next.is_none() {
-            // What the ring is asked for nothing can fail of but that there is none.
+            // Reading fails of nothing but an empty ring.
             let _ = self.served.read(TAKEN);
             next = taken().pop_front();
         }

@@ -30,7 +30,7 @@ pub struct Options {
     pub n4: Option<N4Port>,
 }
 
-/// Where N4 comes by.
+/// Interface and addresses of N4.
 #[derive(Clone, Debug, Default)]
 pub struct N4Port {
     /// Its interface; `None`: no packet meets the program, which is for [`Tables::n4_runner`](crate::Tables::n4_runner).

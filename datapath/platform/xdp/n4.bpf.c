@@ -195,7 +195,7 @@ static TP_INLINE __u64 tp_n4_pseudo(const __u8 *addresses, __u32 length, __u32 u
 	return sum + tp_swap16((__u16)udp_len) + tp_swap16((__u16)TP_IPPROTO_UDP);
 }
 
-/* What the program knows of a datagram before it looks at PFCP. */
+/* Kind of a frame, as its headers up to that of UDP say. */
 enum tp_n4_kind {
 	TP_N4_NONE,	/* not N4's */
 	TP_N4_DATAGRAM, /* whole, of one of our addresses */

@@ -337,7 +337,7 @@ impl Lending {
         let newer = sequence.wrapping_sub(line.sequence) & 0xff_ffff;
         if newer != 0 && newer < 1 << 23 {
             let words: [u64; 8] = words_of(&tp_n4_line { sequence, ..line });
-            // That alone: messages are counted in the owner's word as they pass.
+            // No other word: messages are counted in the owner's as they pass.
             at.0[SEQUENCE].store(words[SEQUENCE], Ordering::Relaxed);
         }
     }

@@ -55,7 +55,7 @@ fn sum_of(octets: &[u8]) -> u16 {
     ((sum & 0xffff) + (sum >> 16)) as u16
 }
 
-/// What UDP's checksum is over beside the datagram.
+/// Pseudo header of UDP's checksum.
 fn pseudo(from: IpAddr, to: IpAddr, len: u16) -> Vec<u8> {
     let octets = |ip| match ip {
         IpAddr::V4(v4) => v4.octets().to_vec(),

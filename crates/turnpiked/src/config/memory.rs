@@ -81,11 +81,13 @@ fn bounds_of(groups: &str, root: &Path) -> impl Iterator<Item = (u64, PathBuf)> 
     bounds.collect::<Vec<_>>().into_iter()
 }
 
-/// Octets at the start, and with everything in use. `tables`: octets of the tables.
-/// Octets that a program for N4 has of each session, and for what it has served.
+/// Octets that a program for N4 has for each session.
 const LINE: u64 = 64;
+
+/// ... and for requests that it has served.
 const SERVED_RING: u64 = 16 << 20;
 
+/// Octets at the start, and with everything in use. `tables`: octets of the tables.
 fn wanted(config: &Config, tables: u64) -> (u64, u64) {
     let ring = u64::from(config.buffering.ring_mib) << 20;
     let program = match config.n4.fast_path {

@@ -10,7 +10,7 @@ const LOOK: Duration = Duration::from_millis(10);
 /// Pause between attempts to attach it to an interface that went away.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// What is to be done for the program, and when.
+/// Times at which the program is looked after.
 #[derive(Debug)]
 pub(super) struct Beside {
     /// Sessions were lent again.
@@ -40,7 +40,7 @@ impl Beside {
 
     /// Nothing waited at the socket of N4 of this number then, or later.
     pub(super) fn found_empty(&mut self, socket: usize, at: Instant) {
-        // What has passed the program before is in the socket by then.
+        // A message that has passed the program before is in the socket by then.
         if at.saturating_duration_since(self.lent) >= LOOK / 2 {
             self.empty |= 1 << socket.min(7);
         }

@@ -946,7 +946,7 @@ fn a_program_and_the_core_serve_one_session_at_once() {
     let kernel = Arc::clone(&under_way);
     // By the number of their UE: the tunnel that was asked for last.
     let last = thread::spawn(move || {
-        let (mut random, mut last) = (Random(7), BTreeMap::new());
+        let (mut random, mut last, mut whose) = (Random(7), BTreeMap::new(), BTreeMap::new());
         for number in 0..AT_ONCE {
             let at = [1, 3, 5][random.below(3)];
             let (gnb, teid) = (gnbs[random.below(3)], 10 + number);
@@ -965,8 +965,9 @@ fn a_program_and_the_core_serve_one_session_at_once() {
                 _ => assert!(accepted(&answer_in(&answer, SMFS[1]))),
             }
             last.insert(at, (teid, gnb));
+            whose.insert(teid, at);
         }
-        last
+        (last, whose)
     });
     let mut looks = 0;
     loop {
@@ -998,7 +999,7 @@ fn a_program_and_the_core_serve_one_session_at_once() {
         resolve_peers(tables, n3);
         tables.free_nexthop(n3);
     }
-    let last = last.join().unwrap();
+    let (last, whose) = last.join().unwrap();
     node.core.catch_up(node.now, &mut node.out);
     let served = node.served() - before;
     assert!(served > u64::from(AT_ONCE) / 20, "{served}");
@@ -1016,6 +1017,12 @@ fn a_program_and_the_core_serve_one_session_at_once() {
     // Each has left a tunnel of its own.
     let mut ends = std::mem::take(&mut *node.ends.0.lock().unwrap());
     assert_eq!(ends.len(), AT_ONCE as usize);
+    // ... and in the order in which its session was asked to: none was overtaken.
+    for at in [1, 3, 5] {
+        let left = ends.iter().map(|end| end.teid);
+        let left = left.filter(|teid| whose.get(teid) == Some(&at));
+        assert!(left.is_sorted(), "session {at}");
+    }
     ends.sort_unstable_by_key(|end| (end.teid, end.peer));
     ends.dedup();
     assert_eq!(ends.len(), AT_ONCE as usize);

@@ -415,10 +415,13 @@ def again(bench):
     began = bench.radio.back
     bench.radio.rate = lambda _: 100
     consumer.wait(lambda: consumer.items("one"), "a report")
+    # An answer that goes down with its connection is none to the UPF, which tells the same again: there is to be none.
+    consumer.behave("closes")
+    consumer.wait(lambda: consumer.requests[-1].cut, "a report that is not taken, after the answers to all others")
     consumer.stop()
     time.sleep(2.5)
-    consumer.start()
     consumer.behave("answer", status=503, times=2)
+    consumer.start()
     consumer.wait(lambda: len(consumer.items("one")) >= 3, "reports, again")
     passed = await_quiet(bench.radio) - began
     consumer.wait(lambda: consumer.volumes("one")[1][1] >= passed, f"{passed} packets")
@@ -688,8 +691,16 @@ def hostile(bench):
             one.result(2 * NEVER_S)
     grown = max(node.memory_kb(), node.memory_kb("VmHWM") - node.memory_kb("RssFile")) - memory
     assert grown < 2 * GROWTH_KB, f"{grown} kB"
+
+    def is_served():
+        # One connection too many is closed, until the UPF has heard that the others have ended.
+        try:
+            return ask("DELETE", NOBODY, source=SECOND).cause() == "SUBSCRIPTION_NOT_FOUND"
+        except ConnectionError:
+            return False
+
     # Nothing of it is left.
-    until(lambda: ask("DELETE", NOBODY, source=SECOND).cause() == "SUBSCRIPTION_NOT_FOUND", "the attacker to be served again")
+    until(is_served, "the attacker to be served again")
     traffic.goes_on()
     return f"{len(attacks)} at once, {grown} kB more"
 

@@ -156,8 +156,8 @@ pub trait Tables {
     }
 
     /// The session in this place is of this generation and association: a request about it has been carried out, the first of which
-    /// has established it. This one has that sequence number.
-    fn know_place(&mut self, _place: u32, _generation: u32, _association: u32, _sequence: u32) {}
+    /// has established it. This one has that sequence number. `None`: it has come from elsewhere, and no request has come yet.
+    fn know_place(&mut self, _place: u32, _generation: u32, _association: u32, _: Option<u32>) {}
 
     /// The session in this place may change. Unless it does ([`Self::hold`]), or is lent anew, it is lent again by
     /// [`Self::give_back`].

@@ -133,7 +133,7 @@ impl Store {
         &mut self,
         place: u32,
         (generation, association): (u32, u32),
-        sequence: u32,
+        sequence: Option<u32>,
     ) {
         let name = name_of(generation, association);
         self.beside_lending(|lending, beside| lending.know_place(place, name, sequence, beside));

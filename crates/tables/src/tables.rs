@@ -788,7 +788,7 @@ impl compiled::Tables for Tables {
         self.store.engine().is_some()
     }
 
-    fn know_place(&mut self, place: u32, generation: u32, association: u32, sequence: u32) {
+    fn know_place(&mut self, place: u32, generation: u32, association: u32, sequence: Option<u32>) {
         let name = (generation, association);
         self.store.know_place(place, name, sequence);
     }

@@ -66,6 +66,7 @@ impl<T: Tables> Shard<T> {
     ) -> Result<u64, Unadopted> {
         let (sessions, tables) = (&mut self.sessions, &mut self.tables);
         let seid = sessions.adopt(now, peer, record, tables)?;
+        self.lending.know(sessions, seid, tables);
         self.tell_usage(now, out);
         self.tell_counts(out);
         Ok(seid)

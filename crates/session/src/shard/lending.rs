@@ -97,7 +97,7 @@ impl Lending {
             && let Some((session, (_, generation))) =
                 sessions.slab.get(place).zip(sessions.slab.named(seid))
         {
-            tables.know_place(place.index(), generation, session.peer.0, sequence);
+            tables.know_place(place.index(), generation, session.peer.0, Some(sequence));
         }
         if !sessions.draft.packets_may_notice() {
             // Packets meet what they met before.
@@ -135,6 +135,19 @@ impl Lending {
         let fars_at = fars_at.filter(|(id, _)| is_lent(*id));
         self.fars_at.set(place, fars_at);
         tables.lend(&session.handle, &lent);
+    }
+
+    /// A session has come from elsewhere: requests about it are known to pass from now on.
+    pub(super) fn know<T: Tables>(&self, sessions: &Sessions<T>, seid: u64, tables: &mut T) {
+        if self.beside
+            && let Some((place, generation)) = sessions.slab.named(seid)
+            && let Some(session) = sessions
+                .slab
+                .find(seid)
+                .and_then(|at| sessions.slab.get(at))
+        {
+            tables.know_place(place, generation, session.peer.0, None);
+        }
     }
 
     /// The request that this was read of has been carried out for an SMF; FARs were so before, and are so now.

@@ -40,6 +40,9 @@ pub(crate) const ALIASES: usize = 8192;
 /// Requests of an SMF may come so many late, or be repeated so long.
 const COMES_LATE: u32 = 1 << 20;
 
+/// Sequence number of a line, which has 24 bits: no request has come.
+const NO_SEQUENCE: u32 = u32::MAX;
+
 /// Number of messages: nobody knows.
 const UNKNOWN: u16 = u16::MAX;
 
@@ -335,7 +338,7 @@ impl Lending {
             return;
         };
         let newer = sequence.wrapping_sub(line.sequence) & 0xff_ffff;
-        if newer != 0 && newer < 1 << 23 {
+        if line.sequence == NO_SEQUENCE || newer != 0 && newer < 1 << 23 {
             let words: [u64; 8] = words_of(&tp_n4_line { sequence, ..line });
             // No other word: messages are counted in the owner's as they pass.
             at.0[SEQUENCE].store(words[SEQUENCE], Ordering::Relaxed);
@@ -371,7 +374,7 @@ impl Lending {
         &mut self,
         place: u32,
         name: u64,
-        sequence: u32,
+        sequence: Option<u32>,
         beside: &mut Beside<'_>,
     ) {
         let Some(before) = self
@@ -392,7 +395,7 @@ impl Lending {
             place,
             &tp_n4_line {
                 owner: name | u64::from(TP_N4_CONTROL),
-                sequence,
+                sequence: sequence.unwrap_or(NO_SEQUENCE),
                 ..tp_n4_line::default()
             },
         );
@@ -450,7 +453,7 @@ impl Lending {
         }
         let before = self.line(lent.place).unwrap_or_default();
         let is_same = named(before.owner) == named(line.owner);
-        if is_same {
+        if is_same && before.sequence != NO_SEQUENCE {
             // One that is repeated is not newer: a number does not go back, but where it has come round.
             let back = before.sequence.wrapping_sub(line.sequence) & 0xff_ffff;
             if back < COMES_LATE {

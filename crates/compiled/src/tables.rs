@@ -180,6 +180,10 @@ pub trait Tables {
         false
     }
 
+    /// Requests that [`Self::next_served`] has told of are known where the next process looks, or nowhere for good: until then it finds
+    /// them.
+    fn served_is_kept(&mut self) {}
+
     /// Requests from these addresses may be served elsewhere, and are known to have passed if they are not.
     fn know_sources(&mut self, _: &[Source]) {}
 

@@ -539,6 +539,8 @@ unsafe impl Plain for host::tp_n4_here {}
 unsafe impl Plain for host::tp_n4_template {}
 // SAFETY: as above.
 unsafe impl Plain for host::tp_n4_alias {}
+// SAFETY: as above.
+unsafe impl Plain for host::tp_n4_record {}
 
 /// The words of a struct, as memory holds them.
 pub(crate) fn words_of<T: Plain, const N: usize>(value: &T) -> [u64; N] {

@@ -1,12 +1,10 @@
 //! PFCP served beside this thread, by the program of `datapath/platform/xdp/n4.bpf.c`: the memory that it shares with the control thread.
 
-use std::collections::VecDeque;
 use std::hint::spin_loop;
 use std::io;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::{fmt, mem, ptr, thread};
+use std::{fmt, mem, thread};
 
 use compiled::{Slow, TEMPLATES};
 
@@ -15,10 +13,7 @@ use crate::abi::host::{
 };
 use crate::abi::{Line, Plain, words_of};
 use crate::memory::{Shared, View};
-use crate::ring::{Ring, RingReader};
-
-/// Records taken from the ring at a time.
-const TAKEN: usize = 64;
+use crate::served_log::ServedLog;
 
 /// Looks at a CPU that is under way with a request, which takes less than a microsecond, before others may have this one.
 const LOOKS: u32 = 10_000;
@@ -37,10 +32,9 @@ pub(crate) struct Engine {
     taught: Taught,
     /// By place.
     pub(crate) lines: View<Line>,
-    served: RingReader<'static>,
-    taken: Arc<Mutex<VecDeque<tp_n4_record>>>,
+    served: ServedLog,
     is_paused: bool,
-    /// Records that were taken out of the ring and read.
+    /// Records that were read.
     read: u64,
     /// ... and how many are to be, of all that there ever were.
     until: u64,
@@ -66,7 +60,7 @@ pub(crate) trait EngineTables {
     fn table<T: Shared>(&self, name: &'static str, len: usize) -> Result<View<T>, Self::Error>;
 
     /// Requests that were served.
-    fn served(&self) -> Result<Ring, Self::Error>;
+    fn served(&self) -> Result<ServedLog, Self::Error>;
 }
 
 /// Write a struct among others of its kind, in shared memory.
@@ -78,12 +72,6 @@ fn write<T: Plain, const N: usize>(to: &View<AtomicU64>, at: usize, value: &T) {
     }
 }
 
-fn read(octets: &[u8]) -> Option<tp_n4_record> {
-    let octets = octets.get(..size_of::<tp_n4_record>())?;
-    // SAFETY: so many octets are there, and any are numbers.
-    Some(unsafe { ptr::read_unaligned(octets.as_ptr().cast()) })
-}
-
 impl Engine {
     /// Over these tables, for so many places, aliases and CPUs.
     pub(crate) fn new<P: EngineTables>(
@@ -91,12 +79,6 @@ impl Engine {
         (places, aliases): (u32, u32),
         cpus: usize,
     ) -> Result<Self, P::Error> {
-        let taken: Arc<Mutex<VecDeque<tp_n4_record>>> = Arc::default();
-        let to = Arc::clone(&taken);
-        let served = RingReader::open(&tables.served()?, move |record| {
-            let mut to = to.lock().unwrap_or_else(PoisonError::into_inner);
-            to.extend(read(record));
-        })?;
         let aliases = aliases as usize * size_of::<tp_n4_alias>() / 8;
         let templates = TEMPLATES * size_of::<tp_n4_template>() / 8;
         Ok(Self {
@@ -108,8 +90,7 @@ impl Engine {
                 aliases: tables.table("n4_aliases", aliases)?,
             },
             lines: tables.table("n4_lines", places as usize)?,
-            served,
-            taken,
+            served: tables.served()?,
             is_paused: false,
             read: 0,
             until: 0,
@@ -203,15 +184,14 @@ impl Engine {
         if self.read == self.until {
             return None;
         }
-        let taken = || self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut next = taken().pop_front();
-        if next.is_none() {
-            // Reading fails of nothing but an empty ring.
-            let _ = self.served.read(TAKEN);
-            next = taken().pop_front();
-        }
+        let next = self.served.next();
         self.read += u64::from(next.is_some());
         next
+    }
+
+    /// All that were read are known elsewhere, and there is room for others.
+    pub(crate) fn let_go_of_served(&self) {
+        self.served.let_go();
     }
 
     /// Requests that were not served, by why.

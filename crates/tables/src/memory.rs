@@ -10,6 +10,8 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use nix::unistd::{SysconfVar, sysconf};
+
 use crate::abi::{Config, Cpu, Line, Side};
 
 const PAGE: usize = 4096;
@@ -18,6 +20,7 @@ const HUGE_PAGE: usize = 2 << 20;
 const NODES_MAX: usize = 1024;
 /// Alignment of a table.
 const LINE: usize = 64;
+const WRITABLE: c_int = libc::PROT_READ | libc::PROT_WRITE;
 
 /// A mapping, unmapped when the last view of it goes.
 #[derive(Debug)]
@@ -37,14 +40,14 @@ unsafe impl Sync for Region {}
 
 impl Region {
     fn of_map(fd: BorrowedFd<'_>, bytes: usize) -> io::Result<Self> {
-        Self::map(libc::MAP_SHARED, fd.as_raw_fd(), bytes)
+        Self::map((WRITABLE, libc::MAP_SHARED), (fd.as_raw_fd(), 0), bytes)
     }
 
     /// Ends where a page begins that nobody may touch, so that no test reads or writes beyond a table unseen.
     fn anonymous(bytes: usize) -> io::Result<Self> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         let usable = bytes.next_multiple_of(PAGE);
-        let mut region = Self::map(flags, -1, usable + PAGE)?;
+        let mut region = Self::map((WRITABLE, flags), (-1, 0), usable + PAGE)?;
         // SAFETY: both places are within the mapping, which nobody has seen yet.
         let (base, guard) = unsafe {
             let mapping = region.mapping;
@@ -104,18 +107,15 @@ impl Region {
         };
     }
 
-    fn map(flags: c_int, fd: c_int, bytes: usize) -> io::Result<Self> {
+    /// protection, flags; descriptor, and where it begins there
+    fn map(
+        (protection, flags): (c_int, c_int),
+        (fd, from): (c_int, usize),
+        bytes: usize,
+    ) -> io::Result<Self> {
+        let from = from.try_into().map_err(io::Error::other)?;
         // SAFETY: a fresh mapping where the kernel likes; no existing memory is touched.
-        let base = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                flags,
-                fd,
-                0,
-            )
-        };
+        let base = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, fd, from) };
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
@@ -279,5 +279,61 @@ impl<T: Shared> Deref for View<T> {
         // SAFETY: `bytes` made the region large enough, it is `LINE` aligned and lives as long as
         // `self`; `Shared` makes any content valid and concurrent writes sound.
         unsafe { std::slice::from_raw_parts(self.region.base.as_ptr().cast(), self.len) }
+    }
+}
+
+/// Memory of a ring of the kernel (`BPF_MAP_TYPE_RINGBUF`): how far it has been read, how far written, and its octets.
+#[derive(Debug)]
+pub(crate) struct RingMemory {
+    read: View<AtomicU64>,
+    /// One page, and twice the octets, so that no record comes apart. Nobody but the kernel may write there.
+    written: View<AtomicU64>,
+    /// Words of a page.
+    page: usize,
+    /// ... of the octets, a power of two.
+    words: usize,
+}
+
+impl RingMemory {
+    /// Of a map of so many octets.
+    pub(crate) fn of_map(fd: BorrowedFd<'_>, octets: usize) -> io::Result<Self> {
+        let page = sysconf(SysconfVar::PAGE_SIZE)?.and_then(|size| usize::try_from(size).ok());
+        let page = page.unwrap_or(PAGE);
+        let map = |protection, from, bytes| {
+            let region = Region::map(
+                (protection, libc::MAP_SHARED),
+                (fd.as_raw_fd(), from),
+                bytes,
+            );
+            View::of_region(region?, bytes / size_of::<AtomicU64>())
+        };
+        Ok(Self {
+            read: map(WRITABLE, 0, page)?,
+            written: map(libc::PROT_READ, page, page + 2 * octets)?,
+            page: page / size_of::<AtomicU64>(),
+            words: octets / size_of::<AtomicU64>(),
+        })
+    }
+
+    /// Octets that have been let go of, of all that there ever were.
+    pub(crate) fn read(&self) -> u64 {
+        self.read[0].load(Ordering::Acquire)
+    }
+
+    /// The kernel may write over octets in front of this.
+    pub(crate) fn let_go(&self, until: u64) {
+        self.read[0].store(until, Ordering::Release);
+    }
+
+    /// Octets that have been written, likewise.
+    pub(crate) fn written(&self) -> u64 {
+        self.written[0].load(Ordering::Acquire)
+    }
+
+    /// Words from an octet on that has been written and not let go of.
+    pub(crate) fn words(&self, from: u64) -> &[AtomicU64] {
+        let word = from as usize / size_of::<AtomicU64>();
+        let at = word & (self.words - 1);
+        &self.written[self.page + at..]
     }
 }

@@ -172,6 +172,13 @@ impl Store {
         }
     }
 
+    /// [`compiled::Tables::served_is_kept`]
+    pub(crate) fn served_is_kept(&self) {
+        if let Some(lending) = &self.lending {
+            lending.served_is_kept();
+        }
+    }
+
     /// [`compiled::Tables::next_served`]
     pub(crate) fn next_served(&mut self, served: &mut ServedBeside) -> bool {
         self.beside_lending(|lending, beside| lending.next_served(served, beside))

@@ -817,6 +817,10 @@ impl compiled::Tables for Tables {
         self.store.next_served(served)
     }
 
+    fn served_is_kept(&mut self) {
+        self.store.served_is_kept();
+    }
+
     fn know_sources(&mut self, sources: &[Source]) {
         if let Some(Ok(program)) = &mut self.n4_program
             && let Err(error) = program.set_sources(sources)

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
+use nix::sys::signal::Signal;
 
 use super::{Scenario, eventually};
 use crate::flow::{self, Ledger, Shape};
@@ -38,6 +39,14 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         )
         .line("[n4]", BY_PROGRAM)
         .long(),
+        Scenario::new(
+            "update-under-load-killed",
+            "and the UPF is killed right after answers: the next one knows what a program has said for it",
+            update_and_kill,
+        )
+        .line("[n4]", BY_PROGRAM)
+        .outlasting()
+        .long(),
     ]
 }
 
@@ -49,6 +58,8 @@ struct Watch {
     mixed: AtomicU64,
     /// Packets at each gNB.
     at: [AtomicU64; 2],
+    /// TEID of the last packet.
+    last: AtomicU32,
 }
 
 impl Watch {
@@ -70,6 +81,7 @@ impl Downlink for Watch {
             self.mixed.fetch_add(1, Relaxed);
         }
         self.at[index].fetch_add(1, Relaxed);
+        self.last.store(teid, Relaxed);
         if let Some(payload) = packet.get(28..) {
             self.ledger
                 .lock()
@@ -82,6 +94,14 @@ impl Downlink for Watch {
 const UPDATES: u32 = 5000;
 
 fn update_under_load(world: &mut World) -> Result<String> {
+    under_updates(world, |_, _, _| Ok(()))
+}
+
+/// `then`: is called as soon as an update is answered, with its number and the TEID that packets go to from now on.
+fn under_updates(
+    world: &mut World,
+    mut then: impl FnMut(&mut World, u32, (&Watch, u32)) -> Result<()>,
+) -> Result<String> {
     let plan = world.plan(Family::V4, Style::Open5gs);
     let smf = world.smf(0)?;
     let session = smf.establish(&plan)?;
@@ -111,7 +131,8 @@ fn update_under_load(world: &mut World) -> Result<String> {
     for update in 0..UPDATES {
         let before = watch.received();
         let (gnb, teid) = ways[update as usize % ways.len()];
-        smf.connect(&session, gnb, teid)?;
+        world.smf(0)?.connect(&session, gnb, teid)?;
+        then(world, update, (&watch, teid))?;
         let deadline = Instant::now() + NEVER;
         while watch.received() == before {
             ensure!(Instant::now() < deadline, "no packet after an update");
@@ -130,7 +151,70 @@ fn update_under_load(world: &mut World) -> Result<String> {
 }
 
 fn update_by_templates(world: &mut World) -> Result<String> {
-    // Each gNB has a UE that stays: the data path knows addresses that sessions lead to.
+    with_stays(world)?;
+    let seen = update_under_load(world)?;
+    let requests = world.fast_path()?;
+    let served = requests.get("served").copied().unwrap_or(0);
+    // Before that the template is learned, and the second gNB's address.
+    let least = u64::from(UPDATES - 40);
+    ensure!(served >= least, "{requests:?}");
+    Ok(format!("{seen}; {served} by a template"))
+}
+
+/// Ends of the UPF: two kills, then a reload that takes over, and so on.
+const ENDS: u32 = 9;
+
+fn update_and_kill(world: &mut World) -> Result<String> {
+    with_stays(world)?;
+    let (mut served, mut found) = (0, 0);
+    let seen = under_updates(world, |world, update, (watch, teid)| {
+        let to_go = UPDATES / ENDS - 1 - update % (UPDATES / ENDS);
+        if to_go == 1 {
+            // Whoever asks has the core hear of what was served.
+            served += world.fast_path()?.get("served").copied().unwrap_or(0);
+        }
+        if to_go != 0 {
+            return Ok(());
+        }
+        if update / (UPDATES / ENDS) % 3 == 2 {
+            // The next one takes over, with larger tables, and has nothing to find.
+            let limits = format!("[limits]\nsmfs = {}\n", 70 + update / 100);
+            let upf = world.upf()?;
+            upf.edit(|text| {
+                let lines = text.lines().filter(|line| !line.starts_with("smfs = "));
+                let text: Vec<_> = lines.collect();
+                (text.join("\n") + "\n").replacen("[limits]\n", &limits, 1)
+            })?;
+            let upf = world.upf.as_ref().context("the UPF is down")?;
+            let last = upf.reload(&world.upf_ns)?;
+            ensure!(last["outcome"] == "in force", "{last:#}");
+        } else {
+            let upf = world.upf.take().context("the UPF is down")?;
+            upf.stop(Signal::SIGKILL)?;
+            world.start_upf()?;
+            let log = world.upf()?.log_tail(usize::MAX);
+            found = log.matches("is carried out").count();
+            ensure!(!log.contains("refused now"), "{log}");
+        }
+        // Packets meet what the SMF was told.
+        let before = watch.received();
+        eventually("a hundred packets", || Ok(watch.received() >= before + 100))?;
+        let last = watch.last.load(Relaxed);
+        ensure!(last == teid, "packets go to {last:#x}, not to {teid:#x}");
+        Ok(())
+    })?;
+    // Else the core had just heard of it.
+    ensure!(found > 0, "{found} starts had something to do");
+    let least = u64::from(UPDATES / 2);
+    ensure!(served >= least, "{served} of {UPDATES} by a program");
+    Ok(format!(
+        "{seen}; {served} by a program; {found} of {} starts had something to carry out",
+        ENDS - ENDS / 3
+    ))
+}
+
+/// Each gNB has a UE that stays: the data path knows addresses that sessions lead to.
+fn with_stays(world: &mut World) -> Result<()> {
     for at in 0..world.gnbs.len() {
         let plan = world.plan(Family::V4, Style::Open5gs);
         let smf = world.smf(0)?;
@@ -139,13 +223,7 @@ fn update_by_templates(world: &mut World) -> Result<String> {
         let teid = gnb.open(Arc::new(Watch::default()) as Arc<dyn Downlink>);
         smf.connect(&session, gnb.address(), teid)?;
     }
-    let seen = update_under_load(world)?;
-    let requests = world.fast_path()?;
-    let served = requests.get("served").copied().unwrap_or(0);
-    // Before that the template is learned, and the second gNB's address.
-    let least = u64::from(UPDATES - 40);
-    ensure!(served >= least, "{requests:?}");
-    Ok(format!("{seen}; {served} by a template"))
+    Ok(())
 }
 
 fn judge(world: &World, watch: &Watch, sent: u32, rate: f64) -> Result<String> {

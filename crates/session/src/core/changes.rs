@@ -82,6 +82,7 @@ impl Kept {
         put_answers(node.n4(), others, octets, &mut each);
         given.clear();
         shard.tables_mut().counts_are_kept();
+        shard.tables_mut().served_is_kept();
     }
 }
 

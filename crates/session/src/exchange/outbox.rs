@@ -106,6 +106,15 @@ impl Outbox {
         }
     }
 
+    /// The datagrams from this place on are not sent.
+    pub(crate) fn take_back(&mut self, place: usize) {
+        if let Some((_, range)) = self.datagrams.get(place) {
+            self.bytes.truncate(range.start);
+        }
+        self.datagrams.truncate(place);
+        self.repeats.retain(|repeat| *repeat < place);
+    }
+
     /// Append an answer that was given before.
     pub(crate) fn repeat(&mut self, to: SocketAddr, (front, back): (&[u8], &[u8])) {
         let place = self.datagrams.len();

@@ -60,6 +60,8 @@ pub(super) struct Lending {
     pub(super) beside: bool,
     /// Addresses whose requests it knows.
     sources: Vec<Source>,
+    /// What changes is kept, and until then requests that were served stay where they are.
+    pub(super) keeps: bool,
     /// It cannot know the message under way: that is one of several of its datagram, or has come in parts.
     pub(super) is_unmarked: bool,
     fars_at: FarsAt,
@@ -271,6 +273,9 @@ impl Lending {
             out.say(ToNode::Served(answer));
         }
         self.next = next;
+        if !self.keeps {
+            tables.served_is_kept();
+        }
     }
 
     /// Changes by the data path come into the session's rules.

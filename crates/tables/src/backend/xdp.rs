@@ -439,7 +439,7 @@ impl Backend for Xdp {
     }
 
     fn n4(&self, places: u32, aliases: u32) -> Option<Result<(N4, Engine), SetupError>> {
-        Some(N4::load(&self.maps, (places, aliases)))
+        Some(N4::load(&self.maps, (places, aliases), self.pins.as_ref()))
     }
 
     fn runner(&self, port: usize) -> Option<Result<Runner, SetupError>> {

@@ -8,7 +8,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::hint::spin_loop;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 
 use compiled::{
@@ -20,8 +20,8 @@ use crate::abi::host::{
     self, TP_N4_ASSOCIATION_SHIFT, TP_N4_BUFFER, TP_N4_BUSY, TP_N4_CANDIDATES, TP_N4_CONTROL,
     TP_N4_FORWARD, TP_N4_GENERATION_SHIFT, TP_N4_LENT, TP_N4_NOTIFY, TP_N4_PASSED_MASK,
     TP_N4_PASSED_SHIFT, TP_N4_READY, TP_N4_STATE_MASK, TP_N4_STAYS, TP_N4_WAYS, tp_host_n4_serve,
-    tp_n4_alias, tp_n4_change, tp_n4_config, tp_n4_done, tp_n4_line, tp_n4_record, tp_n4_request,
-    tp_n4_tables, tp_n4_template,
+    tp_n4_alias, tp_n4_change, tp_n4_config, tp_n4_done, tp_n4_line, tp_n4_request, tp_n4_tables,
+    tp_n4_template,
 };
 use crate::abi::{Line, from_words, words_of};
 use crate::engine::Engine;
@@ -29,6 +29,7 @@ use crate::grace::Grace;
 use crate::handle::Handle;
 use crate::layout::Memory;
 use crate::memory::View;
+use crate::served_log::{request_of, sender_of};
 use crate::store::node::NodeTables;
 use crate::store::retired::Retired;
 use crate::store::shard::ShardTables;
@@ -681,12 +682,17 @@ impl Lending {
         };
         served.from = sender_of(&record);
         served.association = record.request.association;
-        let octets = &record.request.octets;
-        let octets = octets.get(..record.request.len as usize);
         served.octets.clear();
-        served.octets.extend_from_slice(octets.unwrap_or_default());
+        served.octets.extend_from_slice(request_of(&record));
         self.take_in(&record.done, &mut served.what, beside);
         true
+    }
+
+    /// See [`compiled::Tables::served_is_kept`].
+    pub(crate) fn served_is_kept(&self) {
+        if let Some(engine) = self.engine() {
+            engine.let_go_of_served();
+        }
     }
 
     /// Do the rest of what was served.
@@ -823,15 +829,6 @@ impl BesideUs {
             }
         }
     }
-}
-
-fn sender_of(record: &tp_n4_record) -> SocketAddr {
-    let octets = record.from.octets;
-    let address = match (record.from.length, octets.first_chunk::<4>()) {
-        (4, Some(v4)) => IpAddr::from(*v4),
-        _ => IpAddr::from(octets),
-    };
-    SocketAddr::new(address, record.port as u16)
 }
 
 fn written(number: usize, template: &Template) -> tp_n4_template {

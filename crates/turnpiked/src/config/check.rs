@@ -135,8 +135,8 @@ fn n4_interface(config: &Config, system: &System, problems: &mut Vec<Problem>) {
         let reason = "a program of kind xdp does it; see datapath.kind, or \"user\"";
         problems.push(Problem::new("n4.fast_path", "data", reason));
     }
-    if is_data && config.state.dir.is_some() {
-        let reason = "not with state.dir: what was served in the last milliseconds would be lost";
+    if is_data && config.state.dir.is_some() && config.state.bpffs.is_none() {
+        let reason = "with state.dir it needs state.bpffs, where the next process finds what was served last";
         problems.push(Problem::new("n4.fast_path", "data", reason));
     }
     let Some(name) = &n4.interface else {

@@ -191,6 +191,14 @@ fn a_program_for_n4_has_an_interface_of_its_own() {
     assert_eq!(with(&format!("{data} \"n4\"")), [""; 0]);
     let missing = "n4.interface: n4.fast_path = \"data\" needs the interface that N4 comes by";
     assert_eq!(with("fast_path = \"data\""), [missing]);
+    let kept = |state: &str| {
+        with(&format!(
+            "{data} \"n4\"\n[state]\ndir = \"/run/turnpike\"{state}"
+        ))
+    };
+    let refused = "n4.fast_path = \"data\": with state.dir it needs state.bpffs, where the next process finds what was served last";
+    assert_eq!(kept(""), [refused]);
+    assert_eq!(kept("\nbpffs = \"/sys/fs/bpf/turnpike\""), [""; 0]);
     for (keys, refused) in [
         (
             "interface = \"n4\"".to_owned(),

@@ -5,7 +5,7 @@ use std::sync::mpsc::sync_channel;
 use std::thread;
 
 use anyhow::Result;
-use session::{Core, Outbox, Record, RecordError, Time};
+use session::{Core, Outbox, Record, RecordError, ServedBefore, Time};
 use tables::{Left, Pins, SetupError, Tables};
 
 use super::counts::Counts;
@@ -77,6 +77,32 @@ impl Former {
             tracing::error!(
                 unread,
                 "answers cannot be read: their requests are judged anew"
+            );
+        }
+    }
+
+    /// Requests that a program has answered for it last, and that it had no time to keep, are carried out.
+    pub(super) fn enter_served(&self, now: Time, core: &mut Core<Tables>, out: &mut Outbox) {
+        // Of tables that are gone it is said when their counts are looked for.
+        let left = self.left().ok().flatten();
+        let Some(requests) = left.and_then(|mut left| left.take_requests()) else {
+            return;
+        };
+        let requests: Vec<_> = requests.collect();
+        let ServedBefore {
+            carried_out,
+            refused,
+        } = core.resume_served(now, &requests, out);
+        if carried_out > 0 {
+            tracing::info!(
+                requests = carried_out,
+                "what a program has answered at the end of the process before this one is carried out"
+            );
+        }
+        if refused > 0 {
+            tracing::error!(
+                requests = refused,
+                "what a program has answered at the end of the process before this one is refused now: SMFs have other rules"
             );
         }
     }

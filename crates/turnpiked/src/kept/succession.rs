@@ -219,6 +219,7 @@ impl Beginning {
             core.tables_mut().honour_guarantees(false);
             let lost = entered? + former.damaged;
             former.enter_answers(now, core);
+            former.enter_served(now, core, out);
             report = StateReport {
                 taken_over: core.session_count() as u64,
                 lost: lost as u64,

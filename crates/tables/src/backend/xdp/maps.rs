@@ -19,6 +19,9 @@ pub(super) const LANE_WORK: &str = "lane_work";
 /// The ring of frames above their rate.
 pub(super) const LATER: &str = "later";
 
+/// The ring of requests that the program for N4 has served.
+pub(super) const SERVED: &str = "n4_served";
+
 /// Maps that all programs share.
 pub(super) type Maps = Vec<MapHandle>;
 

@@ -9,15 +9,16 @@ use compiled::{Source, TEMPLATES};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use super::link::{self, attach, is_live};
-use super::maps::{Maps, map_named, maps_of};
+use super::maps::{Maps, SERVED, map_named, maps_of};
 use super::object::{Aligned, Constants, open, program_named, setup};
+use super::pins::Pins;
 use crate::abi::host::{TP_N4_MARKS_ONLY, tp_n4_address};
 use crate::backend::runner::Runner;
 use crate::engine::{Engine, EngineTables};
 use crate::error::SetupError;
 use crate::memory::{Shared, View};
 use crate::port::Mode;
-use crate::ring::Ring;
+use crate::served_log::ServedLog;
 
 const PROGRAM: &str = "tp_n4";
 
@@ -51,18 +52,19 @@ impl EngineTables for Mapped<'_> {
         Ok(View::of_map(map_named(self.0, name)?.as_fd(), len)?)
     }
 
-    fn served(&self) -> Result<Ring, SetupError> {
-        let map = map_named(self.0, "n4_served")?;
-        let map = MapHandle::try_from(map).map_err(setup("n4_served"))?;
-        Ok(map.into())
+    fn served(&self) -> Result<ServedLog, SetupError> {
+        let map = map_named(self.0, SERVED)?;
+        Ok(ServedLog::of_map(map.as_fd(), map.max_entries() as usize)?)
     }
 }
 
 impl N4 {
-    /// Verify and load it, for so many places and aliases, over the maps of the pipeline.
+    /// Verify and load it, for so many places and aliases, over the maps of the pipeline. `pins`: where what it has served outlives this
+    /// process.
     pub(super) fn load(
         shared: &Maps,
         (places, aliases): (u32, u32),
+        pins: Option<&Pins>,
     ) -> Result<(Self, Engine), SetupError> {
         let cpus = libbpf_rs::num_possible_cpus().map_err(setup("number of CPUs"))?;
         let mut open = open(&OBJECT.0)?;
@@ -88,6 +90,9 @@ impl N4 {
         let program = program_named(&object, PROGRAM)?;
         let program = program.as_fd().try_clone_to_owned()?;
         let maps = maps_of(&object)?;
+        if let Some(pins) = pins {
+            pins.pin_map(SERVED, map_named(&maps, SERVED)?)?;
+        }
         let sources = map_named(&maps, "n4_sources")?;
         let sources = MapHandle::try_from(sources).map_err(setup("n4_sources"))?;
         let n4 = Self {

@@ -20,7 +20,7 @@ use libbpf_rs::{MapCore, MapHandle};
 use nix::sys::statfs::statfs;
 
 use super::link::{self, ifindex_under};
-use super::maps::{LANE_WORK, LATER, Maps, map_named};
+use super::maps::{LANE_WORK, LATER, Maps, SERVED, map_named};
 use super::object::setup;
 use crate::abi::{Config, Line, PORTS_MAX, Side};
 use crate::drop_reason::DropReason;
@@ -29,6 +29,7 @@ use crate::left_ring::{LeftPackets, LeftRing, Numbers};
 use crate::memory::{Shared, View};
 use crate::port::{Mode, PortConfig};
 use crate::ring::Ring;
+use crate::served_log::{LeftRequests, ServedLog};
 use crate::stats::{Counting, PortTotals};
 use crate::store::entries::counted;
 
@@ -66,7 +67,7 @@ impl Drop for Pins {
     }
 }
 
-/// Counts of a generation of before.
+/// Counts of a generation of before, and what it has left.
 #[derive(Debug)]
 pub struct Left {
     entries: View<Line>,
@@ -74,9 +75,15 @@ pub struct Left {
     counting: Counting,
     rings: [Option<Ring>; RINGS.len()],
     config: Option<View<Config>>,
+    served: Option<ServedLog>,
 }
 
 impl Left {
+    /// Requests that its program for N4 has served; none: it had no such program. Nobody else reads them.
+    pub fn take_requests(&mut self) -> Option<LeftRequests> {
+        self.served.take().map(LeftRequests)
+    }
+
     /// Counts of an entry; `None`: there is no such one.
     pub fn counted(&self, entry: u32) -> Option<Counters> {
         let entry = entry as usize;
@@ -208,6 +215,10 @@ impl Pins {
         Ok(Left {
             rings: RINGS.map(|name| ring(name).map(Ring::from)),
             config: table(&folder, CONFIG).ok(),
+            served: served(&folder).unwrap_or_else(|error| {
+                tracing::error!(%error, "requests that a program has served last are lost");
+                None
+            }),
             entries: table(&folder, entries)?,
             sides: table(&folder, sides)?,
             // Processes have not always pinned what they counted themselves.
@@ -238,11 +249,15 @@ impl Pins {
         })
     }
 
+    /// Pins a map beside those.
+    pub(super) fn pin_map(&self, name: &str, map: &MapHandle) -> Result<(), SetupError> {
+        let path = self.maps(self.generation).join(name);
+        Ok(pin(map.as_fd(), &path)?)
+    }
+
     /// Pins the work of a port's lanes, without which they would drop.
     pub(super) fn pin_lane_work(&self, port: usize, work: &MapHandle) -> Result<(), SetupError> {
-        let name = format!("{LANE_WORK}-{port}");
-        let path = self.maps(self.generation).join(name);
-        Ok(pin(work.as_fd(), &path)?)
+        self.pin_map(&format!("{LANE_WORK}-{port}"), work)
     }
 
     fn link_path(&self, port: &PortConfig) -> PathBuf {
@@ -361,6 +376,16 @@ fn table<T: Shared>(folder: &Path, name: &str) -> Result<View<T>, SetupError> {
         });
     }
     Ok(View::of_map(map.as_fd(), places)?)
+}
+
+fn served(folder: &Path) -> Result<Option<ServedLog>, SetupError> {
+    let path = folder.join(SERVED);
+    if !path.exists() {
+        return Ok(None);
+    }
+    let map = MapHandle::from_pinned_path(path).map_err(setup(SERVED))?;
+    let log = ServedLog::of_map(map.as_fd(), map.max_entries() as usize)?;
+    Ok(Some(log))
 }
 
 fn c_path(path: &Path) -> io::Result<CString> {

@@ -301,6 +301,12 @@ impl World {
         Smf::start(&self.smf_ns, address.into(), node_id, recovery, upf)
     }
 
+    /// N4's interface goes away, and there is another one of its name.
+    pub fn replug_n4(&self) -> Result<()> {
+        self.upf_ns.ip("link del n4")?;
+        links::plug_n4(&self.upf_ns, &self.smf_ns, (self.smfs.len(), true))
+    }
+
     /// Starts the UPF, when it is down.
     pub fn start_upf(&mut self) -> Result<()> {
         self.upf = Some(Upf::start(&self.upf_ns, &self.settings, &self.folder)?);

@@ -40,6 +40,13 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         .line("[n4]", BY_PROGRAM)
         .long(),
         Scenario::new(
+            "update-under-load-replugged",
+            "N4's interface goes away and comes back: the program is there again",
+            update_and_replug,
+        )
+        .line("[n4]", BY_PROGRAM)
+        .long(),
+        Scenario::new(
             "update-under-load-killed",
             "and the UPF is killed right after answers: the next one knows what a program has said for it",
             update_and_kill,
@@ -159,6 +166,27 @@ fn update_by_templates(world: &mut World) -> Result<String> {
     let least = u64::from(UPDATES - 40);
     ensure!(served >= least, "{requests:?}");
     Ok(format!("{seen}; {served} by a template"))
+}
+
+fn update_and_replug(world: &mut World) -> Result<String> {
+    with_stays(world)?;
+    let mut before = 0;
+    let seen = under_updates(world, |world, update, _| {
+        if update == UPDATES / 2 {
+            before = world.fast_path()?.get("served").copied().unwrap_or(0);
+            world.replug_n4()?;
+        }
+        // It is looked for each second. Sessions of which requests have come without it are lent when one pauses.
+        if update == UPDATES / 2 + 100 {
+            std::thread::sleep(Duration::from_millis(1500));
+        }
+        Ok(())
+    })?;
+    let requests = world.fast_path()?;
+    let served = requests.get("served").copied().unwrap_or(0) - before;
+    let least = u64::from(UPDATES / 2 - 150);
+    ensure!(before >= least && served >= least, "{before}, {requests:?}");
+    Ok(format!("{seen}; {before} by a program, then {served}"))
 }
 
 /// Ends of the UPF: two kills, then a reload that takes over, and so on.

@@ -114,35 +114,32 @@ pub(super) fn between_upfs(prefix: &Prefix, upf_ns: &Netns) -> Result<Netns> {
 
 pub(super) fn control_side(prefix: &Prefix, upf_ns: &Netns, wanted: &Wanted) -> Result<Netns> {
     let netns = Netns::create(prefix, "smf")?;
-    let n4 = End {
-        netns: upf_ns,
-        name: "n4",
-    };
-    cable(
-        n4,
-        End {
-            netns: &netns,
-            name: "n4",
-        },
-        LINK_MTU,
-    )?;
+    let by_program = wanted.lines.iter().any(|(_, line)| *line == BY_PROGRAM);
+    plug_n4(upf_ns, &netns, (wanted.smfs, by_program))?;
+    Ok(netns)
+}
+
+/// The link between so many SMFs and the UPF, which may answer by a program.
+pub(super) fn plug_n4(
+    upf_ns: &Netns,
+    smf_ns: &Netns,
+    (smfs, by_program): (usize, bool),
+) -> Result<()> {
+    let end = |netns| End { netns, name: "n4" };
+    cable(end(upf_ns), end(smf_ns), LINK_MTU)?;
     upf_ns.ip(&format!(
         "addr add {UPF_N4}/24 dev n4\naddr add {UPF_N4_V6}/64 dev n4 nodad"
     ))?;
-    if wanted.lines.iter().any(|(_, line)| *line == BY_PROGRAM) {
-        let name = "n4";
-        in_one_ring(End {
-            netns: &netns,
-            name,
-        })?;
+    if by_program {
+        in_one_ring(end(smf_ns))?;
     }
-    for index in 0..wanted.smfs {
+    for index in 0..smfs {
         let (v4, v6) = (smf_address(index), smf_address_v6(index));
-        netns.ip(&format!(
+        smf_ns.ip(&format!(
             "addr add {v4}/24 dev n4\naddr add {v6}/64 dev n4 nodad"
         ))?;
     }
-    Ok(netns)
+    Ok(())
 }
 
 pub(super) fn data_network(prefix: &Prefix, upf_ns: &Netns, wanted: &Wanted) -> Result<Netns> {

@@ -121,6 +121,13 @@ impl Store {
         self.lending.as_ref()?.engine()
     }
 
+    /// [`crate::Tables::attach_n4`]
+    pub(crate) fn n4_is_fresh(&mut self) {
+        if let Some(lending) = &mut self.lending {
+            lending.is_fresh();
+        }
+    }
+
     /// [`crate::Tables::lend_again`]
     pub(crate) fn lend_again(&mut self) {
         if let Some(lending) = &mut self.lending {

@@ -212,8 +212,9 @@ impl Tables {
         self.programs.attach()
     }
 
-    /// Attach the program that serves PFCP to its interface, unless it is: one that is made anew has none. That program is loaded when
-    /// sessions are borrowed, and an error of then comes from here.
+    /// Attach the program that serves PFCP to its interface, unless it is: one that is made anew has none. It serves when messages that
+    /// had passed before have come to the core ([`Self::lend_again`], twice). That program is loaded when sessions are borrowed, and an
+    /// error of then comes from here.
     pub fn attach_n4(&mut self) -> Result<(), SetupError> {
         let Some(program) = self.n4_program.take() else {
             return Ok(());
@@ -222,6 +223,7 @@ impl Tables {
         let interface = self.n4.as_ref().and_then(|n4| n4.interface.as_ref());
         let attached = match interface.filter(|_| !program.is_attached()) {
             Some(interface) => {
+                self.store.n4_is_fresh();
                 ifindex_of(interface).and_then(|ifindex| program.attach((interface, ifindex)))
             }
             None => Ok(()),

@@ -96,6 +96,9 @@ struct BesideUs {
     taken_back: Vec<Option<u32>>,
     /// Aliases that may not be needed any more.
     unused: BTreeSet<u16>,
+    /// Calls of [`Lending::lend_again`] until all messages have come here that had passed when no program was attached yet. Until then
+    /// it serves none.
+    fresh: u8,
 }
 
 /// Session that is lent when no message about it is under way.
@@ -211,6 +214,7 @@ impl Lending {
                 heard: vec![0; places as usize],
                 taken_back: Vec::new(),
                 unused: BTreeSet::new(),
+                fresh: 0,
             })
         };
         Ok(Self {
@@ -286,6 +290,7 @@ impl Lending {
         if let Some(heard) = beside.heard.get_mut(place as usize) {
             *heard = match taken_for {
                 TakenFor::Event => *heard,
+                TakenFor::Request if beside.fresh > 0 => UNKNOWN,
                 TakenFor::Request if *heard == UNKNOWN => UNKNOWN,
                 TakenFor::Request => (*heard + 1) % (UNKNOWN - UNKNOWN % 16),
                 TakenFor::Unmarked => UNKNOWN,
@@ -303,11 +308,30 @@ impl Lending {
         }
     }
 
+    /// See [`crate::Tables::attach_n4`]: messages that come here may not have met the program, and so nothing says how many have passed.
+    pub(crate) fn is_fresh(&mut self) {
+        let Some(beside) = &mut self.beside else {
+            return;
+        };
+        beside.engine.pause();
+        // Sockets may have been found empty before: the first call says that they are looked at from now on.
+        beside.fresh = 2;
+        for heard in beside.heard.iter_mut().filter(|heard| **heard > 0) {
+            *heard = UNKNOWN;
+        }
+    }
+
     /// See [`crate::Tables::lend_again`].
     pub(crate) fn lend_again(&mut self) {
         let Some(beside) = &mut self.beside else {
             return;
         };
+        if beside.fresh > 0 {
+            beside.fresh -= 1;
+            if beside.fresh == 0 {
+                beside.engine.go_on();
+            }
+        }
         let BesideUs { ready, heard, .. } = &mut **beside;
         ready.retain(|&place, ready| {
             let Some(line) = self.lines.get(place as usize) else {
@@ -581,7 +605,8 @@ impl Lending {
                 self.forget(at, beside);
             }
         }
-        if let Some(engine) = self.engine_mut() {
+        let is_fresh = self.beside.as_ref().is_some_and(|own| own.fresh > 0);
+        if let Some(engine) = self.engine_mut().filter(|_| !is_fresh) {
             engine.go_on();
         }
     }

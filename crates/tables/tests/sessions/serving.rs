@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::process::Command;
 use std::sync::mpsc::{TryRecvError, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -10,11 +11,13 @@ use std::time::Duration;
 
 use compiled::{BufferLimits, EndedTunnel, PdrId, Slow};
 use nexthop::NextHopTables;
+use nix::sched::{CloneFlags, unshare};
 use session::config::{Config, NetworkInstance};
 use session::{Core, Outbox, Time};
 use tables::pipeline::BufferedFate;
 use tables::testing::{furnish, hop, ports, resolve_peers};
 use tables::{BufferControl, Layout, N4Port, Options, Pins, Tables, TunnelEnds, Verdict};
+use testkit::machine::need_root;
 use testkit::packets::{N3, N3_6, ethernet, gpdu, ipv4, ipv6, read_gpdu};
 use testkit::random::Random;
 
@@ -41,9 +44,9 @@ const DROP: u32 = 1;
 const PASS: u32 = 2;
 const REDIRECT: u32 = 4;
 
-fn n4_port() -> N4Port {
+fn n4_port(interface: Option<&str>) -> N4Port {
     N4Port {
-        interface: None,
+        interface: interface.map(str::to_owned),
         addresses: vec![N4.into(), N4_6.into()],
     }
 }
@@ -164,11 +167,11 @@ struct Node {
 
 impl Node {
     fn new(way: Way) -> Self {
-        Self::with(way, None)
+        Self::with(way, None, None)
     }
 
-    /// pins: where what a program has served outlives it
-    fn with(way: Way, pins: Option<Pins>) -> Self {
+    /// pins: where what a program has served outlives it; interface: of N4
+    fn with(way: Way, pins: Option<Pins>, interface: Option<&str>) -> Self {
         let named = |name: &str| NetworkInstance {
             name: name.into(),
             ..NetworkInstance::default()
@@ -185,7 +188,7 @@ impl Node {
         let mut options = Options::default();
         let mut tables = match way {
             Way::Data => {
-                options.n4 = Some(n4_port());
+                options.n4 = Some(n4_port(interface));
                 let loaded = match pins {
                     Some(pins) => Tables::pinned(&layout, &ports(), &options, pins),
                     None => Tables::xdp(&layout, &ports(), &options),
@@ -236,6 +239,14 @@ impl Node {
         let sent = self.out.iter();
         answers.extend(sent.map(|(to, octets)| (to, octets.to_vec())));
         answers
+    }
+
+    /// The core has a datagram, and answers.
+    fn receive(&mut self, smf: usize, datagram: &[u8]) {
+        self.out.clear();
+        let now = self.now;
+        self.core.receive(now, SMFS[smf], datagram, &mut self.out);
+        assert_eq!(self.out.len(), 1);
     }
 
     /// Peers are found.
@@ -515,6 +526,15 @@ impl World {
                 .for_each(|(all, ends)| all.append(ends));
         }
         ends
+    }
+
+    /// A modification, numbered.
+    fn numbered(&mut self, at: usize, ies: &[Vec<u8>]) -> Vec<u8> {
+        let Session { smf, seid, .. } = self.sessions[&at];
+        self.sequences[smf] += 1;
+        let mut datagram = message(52, Some(seid), ies);
+        datagram[12..15].copy_from_slice(&self.sequences[smf].to_be_bytes()[1..]);
+        datagram
     }
 
     fn ask(&mut self, smf: usize, kind: u8, seid: Option<u64>, ies: &[Vec<u8>]) -> Vec<u8> {
@@ -980,6 +1000,75 @@ fn an_smf_counts_from_anywhere(way: Way) {
 
 /// Requests of an SMF that meet the program, as many as it may send before it hears of any.
 const UNHEARD: usize = 4;
+
+/// A pair of interfaces, in the namespace of this thread.
+fn plug(name: &str) {
+    let link = ["link", "add", name, "type", "veth", "peer", "name", "far"];
+    let status = Command::new("ip").args(link).status().unwrap();
+    assert!(status.success());
+}
+
+#[test]
+fn what_came_before_the_program_was_there_is_not_overtaken() {
+    need_root();
+    unshare(CloneFlags::CLONE_NEWNET).unwrap();
+    let mut world = World::of(Way::Data, Node::with(Way::Data, None, Some("n4")));
+    world.establish(1, &mut Random(1));
+    let Session { smf, .. } = world.sessions[&1];
+    let mut teid = 0;
+    let mut next = |world: &mut World| {
+        teid += 1;
+        world.numbered(1, &[path_switch(teid, IpAddr::from([10, 3, 1, 1]), true)])
+    };
+    for _ in 0..10 {
+        let datagram = next(&mut world);
+        world.hear(smf, &datagram);
+    }
+    assert!(world.nodes[1].served() > 0);
+    for name in ["n4", "again"] {
+        if name == "again" {
+            let status = Command::new("ip").args(["link", "del", "n4"]).status();
+            assert!(status.unwrap().success());
+        }
+        plug("n4");
+        let tables = world.nodes[1].core.tables_mut();
+        tables.attach_n4().unwrap();
+        // The first is in a socket by then.
+        let requests = [(); 6].map(|()| next(&mut world));
+        let [slow, fast] = &mut world.nodes;
+        let passes = |fast: &Node, number: usize| {
+            assert_eq!(fast.meets(SMFS[smf], &requests[number]), None, "{number}");
+        };
+        // Something about all sessions.
+        fast.core.advance(fast.now, &mut fast.out);
+        passes(fast, 1);
+        fast.receive(smf, &requests[0]);
+        fast.core.tables_mut().lend_again();
+        // Sockets may have been found empty before.
+        passes(fast, 2);
+        fast.receive(smf, &requests[1]);
+        fast.receive(smf, &requests[2]);
+        assert_eq!(fast.slow(Slow::Paused), if name == "n4" { 2 } else { 4 });
+        // It goes on, and knows nothing of the first.
+        fast.core.tables_mut().lend_again();
+        (3..5).for_each(|number| passes(fast, number));
+        fast.receive(smf, &requests[3]);
+        passes(fast, 5);
+        fast.receive(smf, &requests[4]);
+        fast.receive(smf, &requests[5]);
+        for datagram in &requests {
+            slow.receive(smf, datagram);
+        }
+        // Nothing comes.
+        (0..2).for_each(|_| fast.core.tables_mut().lend_again());
+        world.all_ends = Some(Default::default());
+        world.check();
+        let before = world.nodes[1].served();
+        let datagram = next(&mut world);
+        world.hear(smf, &datagram);
+        assert_eq!(world.nodes[1].served(), before + 1);
+    }
+}
 
 #[test]
 fn a_program_and_the_core_serve_one_session_at_once() {

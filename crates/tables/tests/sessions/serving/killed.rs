@@ -44,7 +44,7 @@ impl Bpffs {
         let pins = self.pins();
         pins.are_met();
         let generation = pins.generation();
-        let mut node = Node::with(Way::Data, Some(pins));
+        let mut node = Node::with(Way::Data, Some(pins), None);
         node.core.note_changes();
         (node, generation)
     }

@@ -180,6 +180,11 @@ pub trait Tables {
         false
     }
 
+    /// How far [`Self::next_served`] has gone, in the order in which who comes after this process finds them.
+    fn served_until(&self) -> u64 {
+        0
+    }
+
     /// Requests that [`Self::next_served`] has told of are known where the next process looks, or nowhere for good: until then it finds
     /// them.
     fn served_is_kept(&mut self) {}

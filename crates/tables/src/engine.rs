@@ -189,6 +189,11 @@ impl Engine {
         next
     }
 
+    /// Where the record after the last one that was read begins, of all octets that there ever were.
+    pub(crate) fn read_until(&self) -> u64 {
+        self.served.position()
+    }
+
     /// All that were read are known elsewhere, and there is room for others.
     pub(crate) fn let_go_of_served(&self) {
         self.served.let_go();

@@ -85,7 +85,7 @@ pub use options::{N4Port, Options};
 pub use pipeline::Run;
 pub use port::{LANES_MAX, Mode, PortConfig, Roles};
 pub use ring::{Ring, RingReader};
-pub use served_log::LeftRequests;
+pub use served_log::{LeftRequest, LeftRequests};
 pub use shaping::Shaping;
 pub use stats::{Counting, PortTotals, Traffic, WorkerTotals};
 pub use tables::{Fill, Tables};

@@ -8,7 +8,7 @@ use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use nix::unistd::{SysconfVar, sysconf};
 
@@ -317,7 +317,7 @@ impl RingMemory {
 
     /// Octets that have been let go of, of all that there ever were.
     pub(crate) fn read(&self) -> u64 {
-        self.read[0].load(Ordering::Acquire)
+        self.read[0].load(Ordering::Relaxed)
     }
 
     /// The kernel may write over octets in front of this.
@@ -327,7 +327,10 @@ impl RingMemory {
 
     /// Octets that have been written, likewise.
     pub(crate) fn written(&self) -> u64 {
-        self.written[0].load(Ordering::Acquire)
+        let written = self.written[0].load(Ordering::Relaxed);
+        // An acquiring load is not promised to do without writing, and nobody may write here.
+        fence(Ordering::Acquire);
+        written
     }
 
     /// Words from an octet on that has been written and not let go of.

@@ -4,7 +4,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 
 use crate::abi::from_words;
 use crate::abi::host::tp_n4_record;
@@ -22,6 +22,8 @@ const RECORD: usize = size_of::<tp_n4_record>();
 pub(crate) struct ServedLog {
     ring: RingMemory,
     next: u64,
+    /// Records that are none of these.
+    strange: usize,
 }
 
 impl ServedLog {
@@ -29,20 +31,36 @@ impl ServedLog {
     pub(crate) fn of_map(map: BorrowedFd<'_>, octets: usize) -> io::Result<Self> {
         let ring = RingMemory::of_map(map, octets)?;
         let next = ring.read();
-        Ok(Self { ring, next })
+        let strange = 0;
+        Ok(Self {
+            ring,
+            next,
+            strange,
+        })
+    }
+
+    /// Where the record after the last one that was read begins, of all octets that there ever were.
+    pub(crate) fn position(&self) -> u64 {
+        self.next
     }
 
     /// The next one, unless the program is still about it.
     pub(crate) fn next(&mut self) -> Option<tp_n4_record> {
         while self.next != self.ring.written() {
             let (header, record) = self.ring.words(self.next).split_first()?;
-            let header = header.load(Ordering::Acquire);
+            let header = header.load(Ordering::Relaxed);
+            fence(Ordering::Acquire);
             if header & BUSY != 0 {
                 return None;
             }
             let length = header & (DISCARDED - 1);
             self.next += (HEADER + length).next_multiple_of(HEADER);
-            if header & DISCARDED == 0 && length == RECORD as u64 {
+            if header & DISCARDED != 0 {
+                continue;
+            }
+            if length != RECORD as u64 {
+                self.strange += 1;
+            } else {
                 let mut words = [0; RECORD / 8];
                 for (to, word) in words.iter_mut().zip(record) {
                     *to = word.load(Ordering::Relaxed);
@@ -59,18 +77,52 @@ impl ServedLog {
     }
 }
 
-/// Requests that a program of a process before this one has served and answered, in their order, and that may not be in what was kept:
-/// the first of them are. They stay where they are.
+/// A request that a program of a process before this one has served and answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftRequest {
+    /// See [`compiled::Tables::served_until`].
+    pub position: u64,
+    /// Session that it is about.
+    pub seid: u64,
+    /// The SMF.
+    pub from: SocketAddr,
+    /// The message.
+    pub octets: Vec<u8>,
+}
+
+/// Those that may not be in what was kept, in their order. They stay where they are.
 #[derive(Debug)]
 pub struct LeftRequests(pub(crate) ServedLog);
 
+impl LeftRequests {
+    /// Records that were none of this program's, so far.
+    pub fn strange(&self) -> usize {
+        self.0.strange
+    }
+}
+
 impl Iterator for LeftRequests {
-    /// Who it came from, and its octets.
-    type Item = (SocketAddr, Vec<u8>);
+    type Item = LeftRequest;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let record = self.0.next()?;
-        Some((sender_of(&record), request_of(&record).to_vec()))
+        let record = loop {
+            let position = self.0.position();
+            let record = self.0.next()?;
+            let octets = request_of(&record);
+            // Templates are of messages with a SEID.
+            match octets.get(4..).and_then(|octets| octets.first_chunk()) {
+                Some(seid) => {
+                    break LeftRequest {
+                        position,
+                        seid: u64::from_be_bytes(*seid),
+                        from: sender_of(&record),
+                        octets: octets.to_vec(),
+                    };
+                }
+                None => self.0.strange += 1,
+            }
+        };
+        Some(record)
     }
 }
 

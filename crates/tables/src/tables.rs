@@ -819,6 +819,10 @@ impl compiled::Tables for Tables {
         self.store.next_served(served)
     }
 
+    fn served_until(&self) -> u64 {
+        self.store.engine().map_or(0, |engine| engine.read_until())
+    }
+
     fn served_is_kept(&mut self) {
         self.store.served_is_kept();
     }

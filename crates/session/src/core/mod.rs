@@ -8,7 +8,6 @@ mod expected;
 pub(crate) mod holdings;
 mod read_ahead;
 mod serve;
-mod served_before;
 
 #[cfg(test)]
 use std::collections::BTreeMap;
@@ -29,8 +28,6 @@ use crate::between::to_node::Outputs;
 use crate::between::to_shard::{Request, ToShard};
 use crate::core::changes::{Change, Kept};
 use crate::core::expected::Expected;
-pub use crate::core::served_before::ServedBefore;
-use crate::core::served_before::unknown;
 use crate::exchange::answer_record::{AnswerRecord, holding};
 use crate::exchange::incoming::Incoming;
 use crate::exchange::n4::Given;
@@ -547,31 +544,22 @@ impl<T: Tables> Core<T> {
         unread
     }
 
-    /// Requests that the former node has served and answered beside its core, octets and where each came from, in their order: those that
-    /// are not in what it has kept are carried out, and nobody is answered. To be called behind [`Self::resume_answers`].
-    pub fn resume_served(
+    /// A request that the former node has served and answered beside its core, and that is not in the record of its session
+    /// ([`Record::served`]): it is carried out, and nobody is answered. To be called behind [`Self::resume_answers`], in the order of
+    /// these requests. `false`: its session refuses it, though its SMF has another answer.
+    pub fn carry_out_again(
         &mut self,
         now: Time,
-        requests: &[(SocketAddr, Vec<u8>)],
+        from: SocketAddr,
+        request: &[u8],
         out: &mut Outbox,
-    ) -> ServedBefore {
-        let mut outcome = ServedBefore::default();
-        let unknown = unknown(requests, |seid| self.shard.last_answered(seid));
-        for (seid, incoming, octets) in unknown.collect::<Vec<_>>() {
-            let place = out.len();
-            self.receive(now, incoming.from, octets, out);
-            // With an answer that was kept: it was carried out, and others that were not served so have come behind it.
-            let was_known = out.is_repeat(place);
-            out.take_back(place);
-            if was_known {
-                continue;
-            }
-            match self.shard.last_answered(seid) == Some(incoming.fingerprint) {
-                true => outcome.carried_out += 1,
-                false => outcome.refused += 1,
-            }
-        }
-        outcome
+    ) -> bool {
+        let (modified, place) = (self.stats().modified, out.len());
+        self.shard.replays(true);
+        self.receive(now, from, request, out);
+        self.shard.replays(false);
+        out.take_back(place);
+        self.stats().modified > modified
     }
 
     /// From now on [`Core::changes`] knows what has changed. To be called before there are sessions.

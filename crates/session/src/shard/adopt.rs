@@ -140,7 +140,9 @@ impl<T: Tables> Sessions<T> {
         let entered = self.enter(now, peer, Some(seid), context, tables);
         self.ledger.take_in(false);
         entered.map_err(Unadopted::Refused)?;
-        self.answered(seid, answered);
+        if let Some(session) = self.slab.find_mut(seid) {
+            session.answered = answered;
+        }
         self.activity_goes_on(seid, tables);
         self.usage_goes_on(now, seid, tables);
         Ok(seid)

@@ -64,6 +64,8 @@ pub(super) struct Lending {
     pub(super) keeps: bool,
     /// It cannot know the message under way: that is one of several of its datagram, or has come in parts.
     pub(super) is_unmarked: bool,
+    /// That one has passed the data path of a process before this one.
+    pub(super) replays: bool,
     fars_at: FarsAt,
     /// Kept for its capacity.
     served: Served,
@@ -217,6 +219,7 @@ impl Lending {
                     |source: &Source| source.address == from && Some(source.association) == owner;
                 let is_marked = !self.is_unmarked && self.sources.iter().any(is_of);
                 let taken_for = match is_marked {
+                    _ if self.replays => TakenFor::Event,
                     true => TakenFor::Request,
                     false => TakenFor::Unmarked,
                 };

@@ -65,6 +65,7 @@ use crate::shard::index::finishing::Finishing;
 use crate::shard::index::reports::Reports;
 use crate::shard::ledger::Ledger;
 use crate::shard::lending::Lending;
+use crate::shard::record::Within;
 use crate::shard::resources::ResourceFill;
 use crate::shard::sessions::Sessions;
 use crate::shard::view::{SessionCounts, SessionView};
@@ -142,6 +143,11 @@ impl<T: Tables> Shard<T> {
     /// Whether the data path cannot know the message that comes next.
     pub(crate) fn is_unmarked(&mut self, is_unmarked: bool) {
         self.lending.is_unmarked = is_unmarked;
+    }
+
+    /// Whether the message that comes next has come to a process before this one.
+    pub(crate) fn replays(&mut self, replays: bool) {
+        self.lending.replays = replays;
     }
 
     /// A request about a session was answered, and nothing has come of it for that.
@@ -362,8 +368,13 @@ impl<T: Tables> Shard<T> {
             if context.usage().is_some() || is_watched {
                 self.tables.counted_at(&session.handle, &mut counted);
             }
-            let node = (session.peer.0, counted.as_slice(), session.answered);
-            record::put_within(seid, node, &session.context, into);
+            let within = Within {
+                association: session.peer.0,
+                counted: &counted,
+                answered: session.answered,
+                served: self.tables.served_until(),
+            };
+            record::put_within(seid, within, &session.context, into);
         }
         Some((place, live.is_some()))
     }

@@ -51,6 +51,7 @@ mod tag {
     pub(super) const ASSOCIATION: u8 = 15;
     pub(super) const COUNTED: u8 = 16;
     pub(super) const ANSWERED: u8 = 17;
+    pub(super) const SERVED: u8 = 18;
 }
 
 /// A session, apart from where it is.
@@ -65,6 +66,20 @@ pub struct Record {
     counted: Vec<CountedAt>,
     /// The request that was carried out last, for whoever has its answer.
     answered: Fingerprint,
+    served: u64,
+}
+
+/// What the record of a session says to whoever has more than that.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Within<'a> {
+    /// Number of the association, in the record of the node.
+    pub(crate) association: u32,
+    /// Where packets are counted, in tables that may outlive their process.
+    pub(crate) counted: &'a [CountedAt],
+    /// The request that was carried out last, whose answer may be kept.
+    pub(crate) answered: Fingerprint,
+    /// Of requests that are served beside the core, those in front of this are in the record ([`compiled::Tables::served_until`]).
+    pub(crate) served: u64,
 }
 
 /// By what a record says whose the session is, and what is in the places that it names.
@@ -72,9 +87,8 @@ pub struct Record {
 enum Home<'a> {
     /// By names: anybody can take it in.
     Anywhere(&'a NodeId, Option<&'a Names>),
-    /// By the number of the association, and places: who has the record of its node can. Then it is also told where packets are
-    /// counted, in tables that may outlive their process, and which request was carried out last, whose answer may be kept.
-    Node(u32, &'a [CountedAt], Fingerprint),
+    /// By the number of the association, and places: who has the record of its node can.
+    Node(Within<'a>),
 }
 
 /// The record of a session that is here. site: what is in the places that it names.
@@ -90,16 +104,9 @@ pub(crate) fn write(seid: u64, smf: &NodeId, context: &Context, site: &Site) -> 
     octets
 }
 
-/// The same, appended, for those who have more than this record: that of its node, where the association has this number; the tables,
-/// which count its packets there; and the answer to this request, the last that was carried out for it.
-pub(crate) fn put_within(
-    seid: u64,
-    (association, counted, answered): (u32, &[CountedAt], Fingerprint),
-    context: &Context,
-    into: &mut Vec<u8>,
-) {
-    let home = Home::Node(association, counted, answered);
-    put_record(seid, home, context, into);
+/// The same, appended, for those who have more than this record.
+pub(crate) fn put_within(seid: u64, within: Within<'_>, context: &Context, into: &mut Vec<u8>) {
+    put_record(seid, Home::Node(within), context, into);
 }
 
 fn names_in(context: &Context, site: &Site) -> Names {
@@ -157,12 +164,19 @@ fn put_fields(seid: u64, home: Home<'_>, context: &Context, fields: &mut Vec<u8>
             put_some(tag::EMERGENCY, is_emergency.then_some(&true), fields);
         }
     }
-    if let Home::Node(association, counted, answered) = home {
+    if let Home::Node(within) = home {
+        let Within {
+            association,
+            counted,
+            answered,
+            served,
+        } = within;
         put_field(tag::ASSOCIATION, &association, fields);
         let counted = (!counted.is_empty()).then_some(counted);
         put_some(tag::COUNTED, counted.as_ref(), fields);
         let answered = (answered != Fingerprint::default()).then_some(answered);
         put_some(tag::ANSWERED, answered.as_ref(), fields);
+        put_some(tag::SERVED, (served > 0).then_some(&served), fields);
     }
 }
 
@@ -181,6 +195,7 @@ struct Read {
     names: Option<Names>,
     counted: Vec<CountedAt>,
     answered: Fingerprint,
+    served: u64,
 }
 
 impl Read {
@@ -188,7 +203,7 @@ impl Read {
         let mut octets = behind_version(octets, VERSION, OCTETS_MAX)?;
         let mut fields = Fields::of(take_octets(&mut octets)?);
         let (mut seid, mut smf, mut names, mut association) = (0, None, None, None);
-        let (mut kept, mut cp_seid, mut counted, mut answered) = Default::default();
+        let (mut kept, mut cp_seid, mut counted, mut answered, mut served) = Default::default();
         let (mut extra, mut rare) = (Extra::default(), Rare::default());
         while let Some((tag, octets)) = fields.next()? {
             match tag {
@@ -209,6 +224,7 @@ impl Read {
                 tag::EMERGENCY => rare.is_emergency = value_of(octets)?,
                 tag::COUNTED => counted = value_of(octets)?,
                 tag::ANSWERED => answered = value_of(octets)?,
+                tag::SERVED => served = value_of(octets)?,
                 unknown => return Err(RecordError::UnknownField(unknown)),
             }
         }
@@ -225,6 +241,7 @@ impl Read {
             names,
             counted,
             answered,
+            served,
         })
     }
 }
@@ -240,6 +257,7 @@ impl Record {
             names,
             counted: Vec::new(),
             answered: Fingerprint::default(),
+            served: 0,
         }
     }
 
@@ -254,6 +272,7 @@ impl Record {
             names: read.names,
             counted: Vec::new(),
             answered: Fingerprint::default(),
+            served: 0,
         };
         // No field that says nothing, and no number longer than it need be.
         if record.write() != octets {
@@ -275,12 +294,18 @@ impl Record {
             association,
             counted,
             answered,
+            served,
             ..
         } = Read::of(octets)?;
         let association = association.ok_or(RecordError::Malformed)?;
         let mut again = Vec::with_capacity(octets.len());
-        let node = (association, counted.as_slice(), answered);
-        put_within(seid, node, &context, &mut again);
+        let within = Within {
+            association,
+            counted: &counted,
+            answered,
+            served,
+        };
+        put_within(seid, within, &context, &mut again);
         if again != octets {
             return Err(RecordError::Malformed);
         }
@@ -293,6 +318,7 @@ impl Record {
             names: Some(names),
             counted,
             answered,
+            served,
         };
         record.checked()
     }
@@ -323,6 +349,12 @@ impl Record {
     /// The request that was carried out last.
     pub(crate) fn answered(&self) -> Fingerprint {
         self.answered
+    }
+
+    /// Of requests that were served beside the core that has written it, those in front of this are in it
+    /// ([`compiled::Tables::served_until`]).
+    pub fn served(&self) -> u64 {
+        self.served
     }
 
     /// The session, under its SEID, and what is in the places that it names.

@@ -1,12 +1,13 @@
 //! A process that is no more, as its file has it.
 
+use std::collections::HashMap;
 use std::io;
 use std::sync::mpsc::sync_channel;
 use std::thread;
 
 use anyhow::Result;
-use session::{Core, Outbox, Record, RecordError, ServedBefore, Time};
-use tables::{Left, Pins, SetupError, Tables};
+use session::{Core, Outbox, Record, RecordError, Time};
+use tables::{Left, LeftRequest, Pins, SetupError, Tables};
 
 use super::counts::Counts;
 use super::files::{Former, Header, LOST_SAID};
@@ -42,8 +43,8 @@ impl Former {
     pub(super) fn enter(
         &self,
         now: Time,
-        core: &mut Core<Tables>,
-        out: &mut Outbox,
+        served: &mut ServedLast,
+        (core, out): (&mut Core<Tables>, &mut Outbox),
         attend: &mut impl FnMut(&Core<Tables>),
     ) -> Result<usize> {
         let (mut lost, mut number) = (0, 0usize);
@@ -55,7 +56,12 @@ impl Former {
                 }
                 number += 1;
                 let entered = record.map_err(anyhow::Error::from);
-                let entered = entered.and_then(|record| Ok(core.adopt(now, record, out)?));
+                let entered = entered.and_then(|record| {
+                    let until = (record.seid(), record.served());
+                    core.adopt(now, record, out)?;
+                    served.is_in(until);
+                    Ok(())
+                });
                 if let Err(error) = entered {
                     lost += 1;
                     if lost <= LOST_SAID {
@@ -81,30 +87,33 @@ impl Former {
         }
     }
 
-    /// Requests that a program has answered for it last, and that it had no time to keep, are carried out.
-    pub(super) fn enter_served(&self, now: Time, core: &mut Core<Tables>, out: &mut Outbox) {
-        // Of tables that are gone it is said when their counts are looked for.
-        let left = self.left().ok().flatten();
-        let Some(requests) = left.and_then(|mut left| left.take_requests()) else {
-            return;
-        };
-        let requests: Vec<_> = requests.collect();
-        let ServedBefore {
-            carried_out,
-            refused,
-        } = core.resume_served(now, &requests, out);
-        if carried_out > 0 {
-            tracing::info!(
-                requests = carried_out,
-                "what a program has answered at the end of the process before this one is carried out"
-            );
+    /// What a program has answered for it last.
+    pub(super) fn served(&self) -> ServedLast {
+        let Header {
+            bpffs,
+            node_id,
+            tables,
+            ..
+        } = &self.header;
+        let mut served = ServedLast::default();
+        let bpffs = bpffs.as_ref().filter(|_| *tables > 0);
+        let left = bpffs.map(|bpffs| Pins::left_requests(bpffs, node_id, *tables));
+        match left.transpose().map(Option::flatten) {
+            Ok(None) => {}
+            Ok(Some(mut left)) => {
+                served.requests.extend(&mut left);
+                if left.strange() > 0 {
+                    let requests = left.strange();
+                    tracing::error!(requests, "what a program has answered last cannot be read");
+                }
+            }
+            Err(error) => {
+                tracing::error!(%error, "what a program may have answered last, with n4.fast_path = \"data\", is lost");
+            }
         }
-        if refused > 0 {
-            tracing::error!(
-                requests = refused,
-                "what a program has answered at the end of the process before this one is refused now: SMFs have other rules"
-            );
-        }
+        let seids = served.requests.iter().map(|request| (request.seid, None));
+        served.until.extend(seids);
+        served
     }
 
     /// Adds what its tables have counted and its sessions' usage does not have.
@@ -158,6 +167,60 @@ impl Former {
             }
             Ok(())
         })
+    }
+}
+
+/// Requests that a program has answered at the end of a process, and how far sessions know them.
+#[derive(Default)]
+pub(super) struct ServedLast {
+    requests: Vec<LeftRequest>,
+    /// Of each session that there are some of: where the first begins that is not in its record. `None`: it is not there.
+    until: HashMap<u64, Option<u64>>,
+}
+
+impl ServedLast {
+    /// A session is there, whose record has all in front of this.
+    fn is_in(&mut self, (seid, until): (u64, u64)) {
+        if let Some(known) = self.until.get_mut(&seid) {
+            *known = Some(until);
+        }
+    }
+
+    /// What is not in records is carried out by a core that has taken them in.
+    pub(super) fn enter(
+        self,
+        now: Time,
+        core: &mut Core<Tables>,
+        out: &mut Outbox,
+        attend: &mut impl FnMut(&Core<Tables>),
+    ) {
+        let Self { requests, until } = self;
+        let is_unknown = |request: &&LeftRequest| {
+            let until = until.get(&request.seid).copied().flatten();
+            until.is_some_and(|until| request.position >= until)
+        };
+        let (mut done, mut refused) = (0, 0);
+        for request in requests.iter().filter(is_unknown) {
+            match core.carry_out_again(now, request.from, &request.octets, out) {
+                true => done += 1,
+                false => refused += 1,
+            }
+            if (done + refused) % ATTENDED == 0 {
+                attend(core);
+            }
+        }
+        if done > 0 {
+            tracing::info!(
+                requests = done,
+                "what a program has answered at the end of the process before this one is carried out"
+            );
+        }
+        if refused > 0 {
+            tracing::error!(
+                requests = refused,
+                "what a program has answered at the end of the process before this one is refused now: SMFs have other rules"
+            );
+        }
     }
 }
 

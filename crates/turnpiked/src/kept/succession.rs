@@ -215,11 +215,12 @@ impl Beginning {
             core.resume(now, &former.node, out)
                 .inspect_err(|_| files.remove())?;
             core.tables_mut().honour_guarantees(true);
-            let entered = former.enter(now, core, out, &mut attend);
+            let mut served = former.served();
+            let entered = former.enter(now, &mut served, (core, out), &mut attend);
             core.tables_mut().honour_guarantees(false);
             let lost = entered? + former.damaged;
             former.enter_answers(now, core);
-            former.enter_served(now, core, out);
+            served.enter(now, core, out, &mut attend);
             report = StateReport {
                 taken_over: core.session_count() as u64,
                 lost: lost as u64,

@@ -9,6 +9,7 @@ use std::ffi::CString;
 use std::fmt::Write;
 use std::fs::{self, DirBuilder, File};
 use std::io;
+use std::mem::offset_of;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -22,6 +23,7 @@ use nix::sys::statfs::statfs;
 use super::link::{self, ifindex_under};
 use super::maps::{LANE_WORK, LATER, Maps, SERVED, map_named};
 use super::object::setup;
+use crate::abi::host::tp_n4_record;
 use crate::abi::{Config, Line, PORTS_MAX, Side};
 use crate::drop_reason::DropReason;
 use crate::error::SetupError;
@@ -39,6 +41,10 @@ const BPF_FS: libc::__fsword_t = 0xcafe_4a11_u32 as libc::__fsword_t;
 /// Front of the name of a generation's folder. The number is that of the words that count, and of records in rings: a program that
 /// knows others cannot read them.
 const MAPS: &str = "maps-1-";
+const _: () = {
+    assert!(size_of::<tp_n4_record>() == 400);
+    assert!(offset_of!(tp_n4_record, from) == 96 && offset_of!(tp_n4_record, request) == 120);
+};
 
 /// Maps of a generation that are needed without its process.
 const COUNTING: [&str; 4] = ["entries", "sides", "cpus", "slow"];
@@ -75,15 +81,9 @@ pub struct Left {
     counting: Counting,
     rings: [Option<Ring>; RINGS.len()],
     config: Option<View<Config>>,
-    served: Option<ServedLog>,
 }
 
 impl Left {
-    /// Requests that its program for N4 has served; none: it had no such program. Nobody else reads them.
-    pub fn take_requests(&mut self) -> Option<LeftRequests> {
-        self.served.take().map(LeftRequests)
-    }
-
     /// Counts of an entry; `None`: there is no such one.
     pub fn counted(&self, entry: u32) -> Option<Counters> {
         let entry = entry as usize;
@@ -215,10 +215,6 @@ impl Pins {
         Ok(Left {
             rings: RINGS.map(|name| ring(name).map(Ring::from)),
             config: table(&folder, CONFIG).ok(),
-            served: served(&folder).unwrap_or_else(|error| {
-                tracing::error!(%error, "requests that a program has served last are lost");
-                None
-            }),
             entries: table(&folder, entries)?,
             sides: table(&folder, sides)?,
             // Processes have not always pinned what they counted themselves.
@@ -227,6 +223,24 @@ impl Pins {
                 table(&folder, slow).or_else(|_| View::anonymous(1))?,
             ),
         })
+    }
+
+    /// Requests that the program for N4 of a generation has served, below a folder in a bpffs; none: it had no such program.
+    pub fn left_requests(
+        below: &Path,
+        name: &str,
+        generation: u64,
+    ) -> Result<Option<LeftRequests>, SetupError> {
+        let folder = maps_of(&below.join(escaped(name)), generation);
+        // Without this, it is not known what there was.
+        fs::metadata(&folder)?;
+        let path = folder.join(SERVED);
+        if !path.exists() {
+            return Ok(None);
+        }
+        let map = MapHandle::from_pinned_path(path).map_err(setup(SERVED))?;
+        let log = ServedLog::of_map(map.as_fd(), map.max_entries() as usize)?;
+        Ok(Some(LeftRequests(log)))
     }
 
     /// Links of whoever has this name and does not run end, below a folder in a bpffs: packets meet no program of theirs. Their
@@ -376,16 +390,6 @@ fn table<T: Shared>(folder: &Path, name: &str) -> Result<View<T>, SetupError> {
         });
     }
     Ok(View::of_map(map.as_fd(), places)?)
-}
-
-fn served(folder: &Path) -> Result<Option<ServedLog>, SetupError> {
-    let path = folder.join(SERVED);
-    if !path.exists() {
-        return Ok(None);
-    }
-    let map = MapHandle::from_pinned_path(path).map_err(setup(SERVED))?;
-    let log = ServedLog::of_map(map.as_fd(), map.max_entries() as usize)?;
-    Ok(Some(log))
 }
 
 fn c_path(path: &Path) -> io::Result<CString> {

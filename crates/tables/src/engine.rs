@@ -186,7 +186,7 @@ impl Engine {
         }
         let next = self.served.next();
         self.read += u64::from(next.is_some());
-        next
+        next.map(|(_, record)| record)
     }
 
     /// Where the record after the last one that was read begins, of all octets that there ever were.

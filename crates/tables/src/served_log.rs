@@ -44,10 +44,11 @@ impl ServedLog {
         self.next
     }
 
-    /// The next one, unless the program is still about it.
-    pub(crate) fn next(&mut self) -> Option<tp_n4_record> {
+    /// The next one and where it begins, unless the program is still about it.
+    pub(crate) fn next(&mut self) -> Option<(u64, tp_n4_record)> {
         while self.next != self.ring.written() {
-            let (header, record) = self.ring.words(self.next).split_first()?;
+            let begin = self.next;
+            let (header, record) = self.ring.words(begin).split_first()?;
             let header = header.load(Ordering::Relaxed);
             fence(Ordering::Acquire);
             if header & BUSY != 0 {
@@ -65,7 +66,7 @@ impl ServedLog {
                 for (to, word) in words.iter_mut().zip(record) {
                     *to = word.load(Ordering::Relaxed);
                 }
-                return Some(from_words(words));
+                return Some((begin, from_words(words)));
             }
         }
         None
@@ -106,8 +107,7 @@ impl Iterator for LeftRequests {
 
     fn next(&mut self) -> Option<Self::Item> {
         let record = loop {
-            let position = self.0.position();
-            let record = self.0.next()?;
+            let (position, record) = self.0.next()?;
             let octets = request_of(&record);
             // Templates are of messages with a SEID.
             match octets.get(4..).and_then(|octets| octets.first_chunk()) {

@@ -546,7 +546,7 @@ impl<T: Tables> Core<T> {
 
     /// A request that the former node has served and answered beside its core, and that is not in the record of its session
     /// ([`Record::served`]): it is carried out, and nobody is answered. To be called behind [`Self::resume_answers`], in the order of
-    /// these requests. `false`: its session refuses it, though its SMF has another answer.
+    /// these requests. `false`: it is not, though its SMF has another answer.
     pub fn carry_out_again(
         &mut self,
         now: Time,

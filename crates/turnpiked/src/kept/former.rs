@@ -186,6 +186,15 @@ impl ServedLast {
         }
     }
 
+    /// Those that sessions do not know, in their order.
+    fn unknown(&self) -> impl Iterator<Item = &LeftRequest> {
+        let is_unknown = |request: &&LeftRequest| {
+            let until = self.until.get(&request.seid).copied().flatten();
+            until.is_some_and(|until| request.position >= until)
+        };
+        self.requests.iter().filter(is_unknown)
+    }
+
     /// What is not in records is carried out by a core that has taken them in.
     pub(super) fn enter(
         self,
@@ -194,13 +203,8 @@ impl ServedLast {
         out: &mut Outbox,
         attend: &mut impl FnMut(&Core<Tables>),
     ) {
-        let Self { requests, until } = self;
-        let is_unknown = |request: &&LeftRequest| {
-            let until = until.get(&request.seid).copied().flatten();
-            until.is_some_and(|until| request.position >= until)
-        };
         let (mut done, mut refused) = (0, 0);
-        for request in requests.iter().filter(is_unknown) {
+        for request in self.unknown() {
             match core.carry_out_again(now, request.from, &request.octets, out) {
                 true => done += 1,
                 false => refused += 1,
@@ -218,7 +222,7 @@ impl ServedLast {
         if refused > 0 {
             tracing::error!(
                 requests = refused,
-                "what a program has answered at the end of the process before this one is refused now: SMFs have other rules"
+                "what a program has answered at the end of the process before this one cannot be carried out: SMFs have other rules"
             );
         }
     }
@@ -265,4 +269,34 @@ pub(super) fn count_before(
     }
     // A reader knows counters that begin anew, and would take one that has lost a part for such a one.
     Ok(if is_whole { counts } else { Counts::default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_knows_what_lies_in_front_of_what_its_record_says() {
+        let request = |(position, seid)| LeftRequest {
+            position,
+            seid,
+            from: ([192, 0, 2, 1], 8805).into(),
+            octets: vec![position as u8],
+        };
+        let all = [(0, 1), (400, 2), (800, 1), (1200, 3), (1600, 1), (2000, 2)];
+        let mut served = ServedLast {
+            requests: all.map(request).into(),
+            until: all.map(|(_, seid)| (seid, None)).into(),
+        };
+        // One that has changed, one that has not since the ring began, one of which the program has told nothing.
+        for session in [(1, 1600), (2, 0), (9, 0)] {
+            served.is_in(session);
+        }
+        let unknown: Vec<_> = served.unknown().map(|of| (of.position, of.seid)).collect();
+        assert_eq!(
+            unknown,
+            [(400, 2), (1600, 1), (2000, 2)],
+            "session 3 is gone"
+        );
+    }
 }

@@ -115,7 +115,8 @@ struct tp_n4_config {
 	TP_N4_SLOW(FRAME, frame, "the datagram has options, is a fragment, or is not whole")            \
 	TP_N4_SLOW(CHECKSUM, checksum, "a checksum is wrong, missing or not finished yet")              \
 	TP_N4_SLOW(SOURCE, source, "no association has this address")                                   \
-	TP_N4_SLOW(PAUSED, paused, "the control plane was at work on more than one session")            \
+	TP_N4_SLOW(PAUSED, paused,                                                                      \
+		   "the control plane was at work on more than one session, or the program was attached a moment ago") \
 	TP_N4_SLOW(LOG, log, "the control plane has not yet heard of so many others")
 
 #define TP_N4_NUMBER(SYMBOL, name, meaning) TP_N4_SLOW_##SYMBOL,

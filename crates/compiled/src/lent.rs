@@ -221,7 +221,7 @@ pub enum Slow {
     Checksum,
     /// No association has this address.
     Source,
-    /// The control plane was at work on more than one session.
+    /// The control plane was at work on more than one session, or the program was attached a moment ago.
     Paused,
     /// The control plane has not yet heard of so many others.
     Log,

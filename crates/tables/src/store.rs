@@ -122,9 +122,16 @@ impl Store {
     }
 
     /// [`crate::Tables::attach_n4`]
-    pub(crate) fn n4_is_fresh(&mut self) {
+    pub(crate) fn begin_n4_anew(&mut self) {
         if let Some(lending) = &mut self.lending {
-            lending.is_fresh();
+            lending.begin_anew();
+        }
+    }
+
+    /// [`crate::Tables::n4_may_serve`]
+    pub(crate) fn n4_may_serve(&mut self) {
+        if let Some(lending) = &mut self.lending {
+            lending.may_serve();
         }
     }
 

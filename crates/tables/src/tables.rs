@@ -212,24 +212,29 @@ impl Tables {
         self.programs.attach()
     }
 
-    /// Attach the program that serves PFCP to its interface, unless it is: one that is made anew has none. It serves when messages that
-    /// had passed before have come to the core ([`Self::lend_again`], twice). That program is loaded when sessions are borrowed, and an
-    /// error of then comes from here.
-    pub fn attach_n4(&mut self) -> Result<(), SetupError> {
+    /// Attach the program that serves PFCP to its interface, unless it is: one that is made anew has none. Whether that was done: then it
+    /// serves nobody until [`Self::n4_may_serve`]. That program is loaded when sessions are borrowed, and an error of then comes from here.
+    pub fn attach_n4(&mut self) -> Result<bool, SetupError> {
         let Some(program) = self.n4_program.take() else {
-            return Ok(());
+            return Ok(false);
         };
         let mut program = program?;
         let interface = self.n4.as_ref().and_then(|n4| n4.interface.as_ref());
         let attached = match interface.filter(|_| !program.is_attached()) {
             Some(interface) => {
-                self.store.n4_is_fresh();
-                ifindex_of(interface).and_then(|ifindex| program.attach((interface, ifindex)))
+                self.store.begin_n4_anew();
+                let ifindex = ifindex_of(interface);
+                ifindex.and_then(|ifindex| program.attach((interface, ifindex)).map(|()| true))
             }
-            None => Ok(()),
+            None => Ok(false),
         };
         self.n4_program = Some(Ok(program));
         attached
+    }
+
+    /// All messages about sessions that had passed when the program was attached, and had not met it so, have come to the core.
+    pub fn n4_may_serve(&mut self) {
+        self.store.n4_may_serve();
     }
 
     /// Detach it, and nothing is served any more when this returns.
@@ -241,7 +246,7 @@ impl Tables {
     }
 
     /// Sessions about which no message can be under way are lent to the program that serves PFCP: to be called some milliseconds after it
-    /// was called last, when the sockets of N4 are found empty.
+    /// was called last, when the sockets of N4 are empty.
     pub fn lend_again(&mut self) {
         self.store.lend_again();
     }

@@ -211,13 +211,13 @@ impl Control {
         }
         // Without a grace period (gtpu.restart_grace_s = 0) unknown TEIDs are answered from now on.
         self.maintain();
-        self.core.tables_mut().attach_n4()?;
+        let tables = self.core.tables_mut();
+        self.beside.attach(tables, &self.sockets)?;
         ready();
         let mut events = [EpollEvent::empty(); EVENTS];
         while !self.is_done() {
             self.busy.rests();
             let ready = epoll.wait(&mut events, self.timeout());
-            let (looked, has_looked) = (Instant::now(), ready.is_ok());
             if let Some(percent) = self.busy.works() {
                 self.core.set_busy(percent);
             }
@@ -239,14 +239,9 @@ impl Control {
                     _ => {}
                 }
             }
-            for number in 0..self.sockets.len() {
-                if has_looked && ready().all(|event| event != N4 + number as u64) {
-                    self.beside.found_empty(number, looked);
-                }
-            }
-            let (now, sockets) = (self.now(), self.sockets.len());
+            let now = self.now();
             let to = (&mut self.core, &mut self.outbox);
-            self.beside.tend(now, sockets, to);
+            self.beside.tend(now, &self.sockets, to);
             self.serve_strangers();
             self.serve_usage();
             self.serve_time();
@@ -406,11 +401,8 @@ impl Control {
         let Some(socket) = self.sockets.get(number) else {
             return 0;
         };
-        let looked = Instant::now();
         let received = receiver.receive(socket);
-        if received == Ok(0) {
-            self.beside.found_empty(number, looked);
-        }
+        self.beside.received(number, received.unwrap_or(0));
         let deaf = mem::replace(&mut self.deaf, received.is_err());
         if let Err(error) = received {
             if !deaf {

@@ -10,7 +10,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
     self, ControlMessage, ControlMessageOwned, MsgFlags, MultiHeaders, RecvMsg, SockaddrStorage,
-    setsockopt, sockopt,
+    getsockopt, setsockopt, sockopt,
 };
 use session::messages_in;
 use socket2::{Domain, Type};
@@ -26,6 +26,8 @@ const BATCH: usize = 64;
 const DATAGRAM_MAX: usize = 1 << 16;
 /// So many and more of one size to one peer leave as one send.
 const RUN_MIN: usize = 4;
+/// Octets of the kernel's that a datagram takes of a socket's buffer, at least.
+const BUFFER_MIN: usize = 256;
 /// Longest datagram of a run: it fits any link, and a whole batch fits what UDP can carry.
 const SEGMENT_MAX: usize = 1000;
 /// A send buffer that stays full this long drops the answers; the SMF asks again.
@@ -83,6 +85,18 @@ impl Socket {
     /// One more handle of it.
     pub(crate) fn try_clone(&self) -> std::io::Result<UdpSocket> {
         self.socket.try_clone()
+    }
+
+    /// Whether nothing waits in it.
+    pub(crate) fn is_empty(&self) -> bool {
+        let mut fds = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
+        matches!(poll(&mut fds, PollTimeout::ZERO), Ok(0))
+    }
+
+    /// More datagrams than can wait in it.
+    pub(crate) fn room(&self) -> usize {
+        let octets = getsockopt(&self.socket, sockopt::RcvBuf);
+        octets.map_or(usize::MAX, |octets| octets / BUFFER_MIN + BATCH)
     }
 
     /// Whether this is the socket for that peer.

@@ -96,9 +96,8 @@ struct BesideUs {
     taken_back: Vec<Option<u32>>,
     /// Aliases that may not be needed any more.
     unused: BTreeSet<u16>,
-    /// Calls of [`Lending::lend_again`] until all messages have come here that had passed when no program was attached yet. Until then
-    /// it serves none.
-    fresh: u8,
+    /// The program serves nobody: messages may be under way that have passed when it was not attached yet.
+    is_fresh: bool,
 }
 
 /// Session that is lent when no message about it is under way.
@@ -214,7 +213,7 @@ impl Lending {
                 heard: vec![0; places as usize],
                 taken_back: Vec::new(),
                 unused: BTreeSet::new(),
-                fresh: 0,
+                is_fresh: false,
             })
         };
         Ok(Self {
@@ -290,7 +289,7 @@ impl Lending {
         if let Some(heard) = beside.heard.get_mut(place as usize) {
             *heard = match taken_for {
                 TakenFor::Event => *heard,
-                TakenFor::Request if beside.fresh > 0 => UNKNOWN,
+                TakenFor::Request if beside.is_fresh => UNKNOWN,
                 TakenFor::Request if *heard == UNKNOWN => UNKNOWN,
                 TakenFor::Request => (*heard + 1) % (UNKNOWN - UNKNOWN % 16),
                 TakenFor::Unmarked => UNKNOWN,
@@ -309,15 +308,22 @@ impl Lending {
     }
 
     /// See [`crate::Tables::attach_n4`]: messages that come here may not have met the program, and so nothing says how many have passed.
-    pub(crate) fn is_fresh(&mut self) {
+    pub(crate) fn begin_anew(&mut self) {
         let Some(beside) = &mut self.beside else {
             return;
         };
         beside.engine.pause();
-        // Sockets may have been found empty before: the first call says that they are looked at from now on.
-        beside.fresh = 2;
+        beside.is_fresh = true;
         for heard in beside.heard.iter_mut().filter(|heard| **heard > 0) {
             *heard = UNKNOWN;
+        }
+    }
+
+    /// See [`crate::Tables::n4_may_serve`].
+    pub(crate) fn may_serve(&mut self) {
+        if let Some(beside) = &mut self.beside {
+            beside.is_fresh = false;
+            beside.engine.go_on();
         }
     }
 
@@ -326,12 +332,6 @@ impl Lending {
         let Some(beside) = &mut self.beside else {
             return;
         };
-        if beside.fresh > 0 {
-            beside.fresh -= 1;
-            if beside.fresh == 0 {
-                beside.engine.go_on();
-            }
-        }
         let BesideUs { ready, heard, .. } = &mut **beside;
         ready.retain(|&place, ready| {
             let Some(line) = self.lines.get(place as usize) else {
@@ -605,7 +605,7 @@ impl Lending {
                 self.forget(at, beside);
             }
         }
-        let is_fresh = self.beside.as_ref().is_some_and(|own| own.fresh > 0);
+        let is_fresh = self.beside.as_ref().is_some_and(|own| own.is_fresh);
         if let Some(engine) = self.engine_mut().filter(|_| !is_fresh) {
             engine.go_on();
         }

@@ -175,7 +175,8 @@ pub trait Tables {
     /// [`Self::next_served`] goes on to what there is now, as it does after [`Self::take_back`] and [`Self::pause`].
     fn look_at_served(&mut self) {}
 
-    /// The next request that was served elsewhere, until there was no more at the last look: packets meet it, and its sender has the answer. `false`: there is none.
+    /// The next request that was served elsewhere, of those that there were at the last look: packets meet it, and its sender has the
+    /// answer. `false`: there is none.
     fn next_served(&mut self, _: &mut ServedBeside) -> bool {
         false
     }

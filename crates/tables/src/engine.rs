@@ -189,7 +189,7 @@ impl Engine {
         next.map(|(_, record)| record)
     }
 
-    /// Where the record after the last one that was read begins, of all octets that there ever were.
+    /// Begin of the record after the last one that was read, of all octets that there ever were.
     pub(crate) fn read_until(&self) -> u64 {
         self.served.position()
     }

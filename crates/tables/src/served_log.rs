@@ -39,7 +39,7 @@ impl ServedLog {
         })
     }
 
-    /// Where the record after the last one that was read begins, of all octets that there ever were.
+    /// Begin of the record after the last one that was read, of all octets that there ever were.
     pub(crate) fn position(&self) -> u64 {
         self.next
     }
@@ -72,7 +72,7 @@ impl ServedLog {
         None
     }
 
-    /// What has been read is known elsewhere.
+    /// All records that were read are known elsewhere.
     pub(crate) fn let_go(&self) {
         self.ring.let_go(self.next);
     }
@@ -91,7 +91,7 @@ pub struct LeftRequest {
     pub octets: Vec<u8>,
 }
 
-/// Those that may not be in what was kept, in their order. They stay where they are.
+/// Requests that may not be in the file of sessions, in their order. They stay where they are.
 #[derive(Debug)]
 pub struct LeftRequests(pub(crate) ServedLog);
 

@@ -198,7 +198,7 @@ fn update_and_kill(world: &mut World) -> Result<String> {
     let seen = under_updates(world, |world, update, (watch, teid)| {
         let to_go = UPDATES / ENDS - 1 - update % (UPDATES / ENDS);
         if to_go == 1 {
-            // Whoever asks has the core hear of what was served.
+            // With a question, the core hears of all that was served.
             served += world.fast_path()?.get("served").copied().unwrap_or(0);
         }
         if to_go != 0 {

@@ -99,20 +99,14 @@ impl Outbox {
         &self.bytes[range]
     }
 
-    /// The last datagram was sent by somebody else.
-    pub(crate) fn was_sent(&mut self) {
-        if let Some((_, range)) = self.datagrams.pop() {
-            self.bytes.truncate(range.start);
-        }
-    }
-
-    /// The datagrams from this place on are not sent.
+    /// The datagrams from this place on are not sent: their receivers have them.
     pub(crate) fn take_back(&mut self, place: usize) {
         if let Some((_, range)) = self.datagrams.get(place) {
             self.bytes.truncate(range.start);
         }
         self.datagrams.truncate(place);
-        self.repeats.retain(|repeat| *repeat < place);
+        let before = self.repeats.partition_point(|repeat| *repeat < place);
+        self.repeats.truncate(before);
     }
 
     /// Append an answer that was given before.

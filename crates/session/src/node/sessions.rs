@@ -166,11 +166,11 @@ impl Node {
         stats.served += 1;
         stats.modified += 1;
         let (cause, scope) = (Cause::REQUEST_ACCEPTED, Some(answer.owner));
-        let to = (&answer.to, answer.cp_seid, answer.seid);
+        let (to, place) = ((&answer.to, answer.cp_seid, answer.seid), out.len());
         self.n4.answer(now, out, scope, to, cause, |writer, _| {
             writer.cause(cause);
         });
-        out.was_sent();
+        out.take_back(place);
     }
 
     fn send_report(&mut self, now: Time, out: &mut Outbox, report: &Report, octets: &[u8]) {

@@ -60,11 +60,9 @@ pub(super) struct Lending {
     pub(super) beside: bool,
     /// Addresses whose requests it knows.
     sources: Vec<Source>,
-    /// What changes is kept, and until then requests that were served stay where they are.
-    pub(super) keeps: bool,
     /// It cannot know the message under way: that is one of several of its datagram, or has come in parts.
     pub(super) is_unmarked: bool,
-    /// That one has passed the data path of a process before this one.
+    /// The message under way has passed the data path of a process before this one.
     pub(super) replays: bool,
     fars_at: FarsAt,
     /// Kept for its capacity.
@@ -276,7 +274,8 @@ impl Lending {
             out.say(ToNode::Served(answer));
         }
         self.next = next;
-        if !self.keeps {
+        // Else they stay where they are until what they have changed is kept.
+        if !sessions.slab.notes_changes() {
             tables.served_is_kept();
         }
     }

@@ -328,14 +328,12 @@ impl<T: Tables> Shard<T> {
     /// Sessions that change are noted from now on.
     pub(crate) fn note_changes(&mut self) {
         self.sessions.slab.note_changes();
-        self.lending.keeps = true;
         self.tables.keep_counts(true);
     }
 
     /// They are not.
     pub(crate) fn keep_nothing(&mut self) {
         self.sessions.slab.note_nothing();
-        self.lending.keeps = false;
         self.tables.keep_counts(false);
     }
 

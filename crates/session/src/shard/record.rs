@@ -69,12 +69,12 @@ pub struct Record {
     served: u64,
 }
 
-/// What the record of a session says to whoever has more than that.
+/// Parts of a session's record for the next process of its node, which has the tables and the answers of this one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Within<'a> {
     /// Number of the association, in the record of the node.
     pub(crate) association: u32,
-    /// Where packets are counted, in tables that may outlive their process.
+    /// Entries of tables, which may outlive their process, that count its packets.
     pub(crate) counted: &'a [CountedAt],
     /// The request that was carried out last, whose answer may be kept.
     pub(crate) answered: Fingerprint,

@@ -161,7 +161,7 @@ struct Node {
     core: Core<Tables>,
     out: Outbox,
     now: Time,
-    /// What the program has served is heard of with the next request that it leaves to the core.
+    /// Requests that the program has served are heard of with the next one that it leaves to the core.
     is_late: bool,
 }
 
@@ -634,7 +634,7 @@ impl World {
     }
 }
 
-/// What is said of a session without what it has counted, which ends with the process where no URR wants it.
+/// The same without counts, which end with the process where no URR wants them.
 fn without_counts(says: &str) -> String {
     let counts = [
         "packets: ",

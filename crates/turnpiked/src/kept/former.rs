@@ -87,7 +87,7 @@ impl Former {
         }
     }
 
-    /// What a program has answered for it last.
+    /// Requests that a program has answered for it last.
     pub(super) fn served(&self) -> ServedLast {
         let Header {
             bpffs,
@@ -186,7 +186,7 @@ impl ServedLast {
         }
     }
 
-    /// Those that sessions do not know, in their order.
+    /// Requests that sessions do not know, in their order.
     fn unknown(&self) -> impl Iterator<Item = &LeftRequest> {
         let is_unknown = |request: &&LeftRequest| {
             let until = self.until.get(&request.seid).copied().flatten();
@@ -195,7 +195,7 @@ impl ServedLast {
         self.requests.iter().filter(is_unknown)
     }
 
-    /// What is not in records is carried out by a core that has taken them in.
+    /// Requests that are not in records are carried out by a core that has taken these in.
     pub(super) fn enter(
         self,
         now: Time,

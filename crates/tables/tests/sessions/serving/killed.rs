@@ -56,7 +56,7 @@ impl Drop for Bpffs {
     }
 }
 
-/// What a process keeps.
+/// File of a process.
 #[derive(Default)]
 struct Kept {
     sessions: BTreeMap<u32, Vec<u8>>,

@@ -73,7 +73,7 @@ pub(crate) fn take_many<T: DeserializeOwned>(
 ) -> Result<(), Malformed> {
     into.clear();
     // Each takes an octet at least; a number that is too large reserves no more than that.
-    into.reserve(count.min(from.len()));
+    into.reserve_exact(count.min(from.len()));
     let mut decoder = Deserializer::from_bytes(from);
     for _ in 0..count {
         into.push(T::deserialize(&mut decoder).map_err(|_| Malformed)?);

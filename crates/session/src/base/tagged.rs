@@ -4,8 +4,8 @@
 //! Fields stand in rising order of their tags: tag, length, and the value as postcard has it. None is written that is as by
 //! default, so that there is one way to write a value.
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use crate::base::octets::{Malformed, put, put_with_length, take, take_octets};
 
@@ -84,7 +84,7 @@ pub(crate) fn put_field(tag: u8, value: &impl Serialize, into: &mut Vec<u8>) {
 }
 
 /// The value of a field, and nothing behind it.
-pub(crate) fn value_of<T: DeserializeOwned>(mut octets: &[u8]) -> Result<T, Malformed> {
+pub(crate) fn value_of<'o, T: Deserialize<'o>>(mut octets: &'o [u8]) -> Result<T, Malformed> {
     let value = take(&mut octets)?;
     octets.is_empty().then_some(value).ok_or(Malformed)
 }

@@ -4,9 +4,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use compiled::{NiId, PolicyId, PredefinedId};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::rules::{Far, LocalFTeid, Pdr, TunnelNetworkId, UeIp};
 
@@ -161,9 +162,22 @@ impl Relocation<'_> {
     }
 }
 
-/// Contents, by name, of the places that the rules of a session name.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Names(BTreeMap<ConfigPlace, ConfigName>);
+/// Contents, by name, of places of a configuration: of those that the rules of a session name, or of all, which records of many
+/// sessions share.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Names(Arc<BTreeMap<ConfigPlace, ConfigName>>);
+
+impl Serialize for Names {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(to)
+    }
+}
+
+impl<'de> Deserialize<'de> for Names {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        BTreeMap::deserialize(from).map(Arc::new).map(Self)
+    }
+}
 
 impl Names {
     /// Of these places. One that nothing is in has no name.
@@ -173,7 +187,7 @@ impl Names {
     ) -> Self {
         let named = places.into_iter();
         let named = named.filter_map(|place| Some((place, name_of(place)?)));
-        Self(named.collect())
+        Self(Arc::new(named.collect()))
     }
 
     pub(crate) fn places(&self) -> impl Iterator<Item = ConfigPlace> + '_ {

@@ -3,15 +3,14 @@
 //! With many sessions none of them is in a cache when a request comes for it, so what counts is how many lines its rules
 //! lie in. Written like this, those of an ordinary session lie in two or three; as values, in eight.
 
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Serialize, Serializer};
 
 use crate::base::octets::{Malformed, put, take, take_many};
-use crate::rules::{Bar, Far, FarId, Pdr, Qer};
+use crate::rules::{Bar, Far, FarId, Pdr, Qer, Rules};
 
 /// How many PDRs, FARs, QERs and BARs there are, then those, in this order: most readers want PDRs alone. No octets at
 /// all: no rules.
-#[derive(Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "Box<[u8]>")]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Kept(Box<[u8]>);
 
 /// Numbers of PDRs, FARs, QERs and BARs.
@@ -69,33 +68,71 @@ pub(crate) struct Places<'a> {
     pub(crate) bars: &'a mut Vec<Bar>,
 }
 
-impl Kept {
-    /// Become these rules. `ends`: what [`Self::read`] has said, and would say afterwards. `scratch`: any octets, kept for their
-    /// capacity. Where the length stays, so does the place in memory.
-    pub(crate) fn write(&mut self, rules: ToKeep<'_>, ends: &mut Ends, scratch: &mut Vec<u8>) {
-        let ToKeep {
+impl ToKeep<'_> {
+    /// Appends them; what has not changed, as it is in `before`, which ends there.
+    fn put(&self, before: &[u8], ends: Ends, into: &mut Vec<u8>) -> Ends {
+        let Self {
             pdrs,
             fars,
             qers,
             bars,
-        } = rules;
-        scratch.clear();
+        } = self;
         let (pdr_count, far_count) = (pdrs.rules.len(), fars.rules.len());
         let counts = [pdr_count, far_count, qers.rules.len(), bars.rules.len()];
-        put(&counts.map(|count| count as u16), scratch);
+        put(&counts.map(|count| count as u16), into);
         let mut now = Ends {
-            begin: scratch.len(),
+            begin: into.len(),
             ..Ends::default()
         };
-        pdrs.put(self.0.get(ends.begin..ends.pdrs), scratch);
-        now.pdrs = scratch.len();
-        fars.put(self.0.get(ends.pdrs..ends.fars), scratch);
-        now.fars = scratch.len();
-        qers.put(self.0.get(ends.fars..ends.qers), scratch);
-        now.qers = scratch.len();
-        bars.put(self.0.get(ends.qers..ends.bars), scratch);
-        now.bars = scratch.len();
-        *ends = now;
+        pdrs.put(before.get(ends.begin..ends.pdrs), into);
+        now.pdrs = into.len();
+        fars.put(before.get(ends.pdrs..ends.fars), into);
+        now.fars = into.len();
+        qers.put(before.get(ends.fars..ends.qers), into);
+        now.qers = into.len();
+        bars.put(before.get(ends.qers..ends.bars), into);
+        now.bars = into.len();
+        now
+    }
+}
+
+impl Kept {
+    /// Octets from elsewhere, if they are rules as [`Self::write`] writes them, and nothing else. And those rules, of which URRs are none.
+    pub(crate) fn of(octets: &[u8]) -> Result<(Self, Rules), Malformed> {
+        let kept = Self(octets.into());
+        let (mut pdrs, mut fars, mut qers, mut bars) = Default::default();
+        kept.try_read(Places {
+            pdrs: &mut pdrs,
+            fars: &mut fars,
+            qers: &mut qers,
+            bars: &mut bars,
+        })?;
+        let rules = ToKeep {
+            pdrs: Part::new(&pdrs),
+            fars: Part::new(&fars),
+            qers: Part::new(&qers),
+            bars: Part::new(&bars),
+        };
+        let mut again = Vec::with_capacity(octets.len());
+        rules.put(&[], Ends::default(), &mut again);
+        if again != octets {
+            return Err(Malformed);
+        }
+        let rules = Rules {
+            pdrs: pdrs.into(),
+            fars: fars.into(),
+            qers: qers.into(),
+            urrs: Box::default(),
+            bars: bars.into(),
+        };
+        Ok((kept, rules))
+    }
+
+    /// Become these rules. `ends`: what [`Self::read`] has said, and would say afterwards. `scratch`: any octets, kept for their
+    /// capacity. Where the length stays, so does the place in memory.
+    pub(crate) fn write(&mut self, rules: ToKeep<'_>, ends: &mut Ends, scratch: &mut Vec<u8>) {
+        scratch.clear();
+        *ends = rules.put(&self.0, *ends, scratch);
         if self.0.len() == scratch.len() {
             self.0.copy_from_slice(scratch);
         } else {
@@ -198,35 +235,6 @@ impl Kept {
 impl Serialize for Kept {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_bytes(&self.0)
-    }
-}
-
-impl TryFrom<Box<[u8]>> for Kept {
-    type Error = Malformed;
-
-    /// Octets from elsewhere, if they are rules as [`Kept::write`] writes them, and nothing else.
-    fn try_from(octets: Box<[u8]>) -> Result<Self, Malformed> {
-        let kept = Self(octets);
-        let (mut pdrs, mut fars, mut qers, mut bars) = Default::default();
-        kept.try_read(Places {
-            pdrs: &mut pdrs,
-            fars: &mut fars,
-            qers: &mut qers,
-            bars: &mut bars,
-        })?;
-        let rules = ToKeep {
-            pdrs: Part::new(&pdrs),
-            fars: Part::new(&fars),
-            qers: Part::new(&qers),
-            bars: Part::new(&bars),
-        };
-        let mut again = Self::default();
-        again.write(rules, &mut Ends::default(), &mut Vec::new());
-        if again == kept {
-            Ok(kept)
-        } else {
-            Err(Malformed)
-        }
     }
 }
 

@@ -11,18 +11,20 @@ use std::collections::BTreeSet;
 
 use compiled::{CountedAt, Counters, FRAMED_MAX};
 use serde::Serialize;
+use smallvec::SmallVec;
 
 use crate::base::node_id::NodeId;
 use crate::base::octets::{put_with_length, take_octets};
 use crate::base::record_error::{RecordError, behind_version, hold};
 use crate::base::tagged::{Fields, Tagged, put_field, value_of};
 use crate::exchange::answers::Fingerprint;
-use crate::rules::endpoints::ENDPOINTS_MAX;
-use crate::rules::places::{ConfigPlace, Names, Relocation};
+use crate::rules::endpoints::{ENDPOINTS_MAX, Endpoint};
+use crate::rules::places::{ConfigName, ConfigPlace, Names, Relocation};
 use crate::rules::site::Site;
 use crate::rules::summary::ue_nets;
-use crate::rules::{Conditions, Pdr, Rule, RuleId, Rules, SdfFilter, Targets};
+use crate::rules::{Conditions, FarId, Pdr, Rule, RuleId, Rules, SdfFilter, Targets};
 use crate::shard::context::{Context, Extra, Rare};
+use crate::shard::kept::Kept;
 use crate::usage::measured::{Uncounted, measuring};
 use crate::usage::urr_rules::UrrRules;
 
@@ -60,7 +62,7 @@ pub struct Record {
     seid: u64,
     smf: NodeId,
     context: Context,
-    /// `None`: places are those of the configuration of whoever takes it in.
+    /// Contents of the places that its rules name, and maybe of others. `None`: places are those of the configuration of whoever takes it in.
     names: Option<Names>,
     /// Where its packets were counted.
     counted: Vec<CountedAt>,
@@ -93,7 +95,7 @@ enum Home<'a> {
 
 /// The record of a session that is here. site: what is in the places that it names.
 pub(crate) fn write(seid: u64, smf: &NodeId, context: &Context, site: &Site) -> Vec<u8> {
-    let names = names_in(context, site);
+    let names = names_in(context, |place| site.name_of(place));
     let mut octets = Vec::new();
     put_record(
         seid,
@@ -109,8 +111,9 @@ pub(crate) fn put_within(seid: u64, within: Within<'_>, context: &Context, into:
     put_record(seid, Home::Node(within), context, into);
 }
 
-fn names_in(context: &Context, site: &Site) -> Names {
-    Names::of(places_of(context), |place| site.name_of(place))
+fn names_in(context: &Context, name_of: impl Fn(ConfigPlace) -> Option<ConfigName>) -> Names {
+    let places = places_of(&mut context.rules(), context.endpoints());
+    Names::of(places, name_of)
 }
 
 fn put_record(seid: u64, home: Home<'_>, context: &Context, into: &mut Vec<u8>) {
@@ -192,6 +195,8 @@ struct Read {
     smf: Option<NodeId>,
     association: Option<u32>,
     context: Context,
+    /// Those of the context.
+    rules: Rules,
     names: Option<Names>,
     counted: Vec<CountedAt>,
     answered: Fingerprint,
@@ -205,12 +210,13 @@ impl Read {
         let (mut seid, mut smf, mut names, mut association) = (0, None, None, None);
         let (mut kept, mut cp_seid, mut counted, mut answered, mut served) = Default::default();
         let (mut extra, mut rare) = (Extra::default(), Rare::default());
+        let mut rules = Rules::default();
         while let Some((tag, octets)) = fields.next()? {
             match tag {
                 tag::SEID => seid = value_of(octets)?,
                 tag::SMF => smf = Some(value_of(octets)?),
                 tag::CP_SEID => cp_seid = value_of(octets)?,
-                tag::RULES => kept = value_of(octets)?,
+                tag::RULES => (kept, rules) = Kept::of(value_of(octets)?)?,
                 tag::NAMES => names = Some(value_of(octets)?),
                 tag::MEMBERSHIP => extra.membership = Some(value_of(octets)?),
                 tag::URR_RULES => extra.urr_rules = value_of(octets)?,
@@ -229,6 +235,7 @@ impl Read {
             }
         }
         extra.rare = (!rare.is_empty()).then(|| Box::new(rare));
+        rules.urrs = extra.urr_rules.urrs.clone();
         Ok(Self {
             seid,
             smf,
@@ -238,6 +245,7 @@ impl Read {
                 cp_seid,
                 extra: (!extra.is_empty()).then(|| Box::new(extra)),
             },
+            rules,
             names,
             counted,
             answered,
@@ -249,7 +257,7 @@ impl Read {
 impl Record {
     /// Of a session that has been here. site: what is in the places that it names.
     pub(crate) fn new(seid: u64, smf: NodeId, context: Context, site: &Site) -> Self {
-        let names = Some(names_in(&context, site));
+        let names = Some(names_in(&context, |place| site.name_of(place)));
         Self {
             seid,
             smf,
@@ -263,7 +271,7 @@ impl Record {
 
     /// The record that these octets are.
     pub fn read(octets: &[u8]) -> Result<Self, RecordError> {
-        let read = Read::of(octets)?;
+        let mut read = Read::of(octets)?;
         let smf = read.smf.filter(|_| read.association.is_none());
         let record = Self {
             seid: read.seid,
@@ -275,10 +283,19 @@ impl Record {
             served: 0,
         };
         // No field that says nothing, and no number longer than it need be.
-        if record.write() != octets {
+        if record.put(record.names.as_ref()) != octets {
             return Err(RecordError::Malformed);
         }
-        record.checked()
+        if let Some(names) = &record.names {
+            let named: Vec<ConfigPlace> = names.places().collect();
+            let places = places_of(&mut read.rules, record.context.endpoints());
+            let is_exact = places.into_iter().eq(named);
+            hold(is_exact, "names of what its rules do not name")
+                .map_err(RecordError::Impossible)?;
+            hold(names.are_possible(), "a name of something else")
+                .map_err(RecordError::Impossible)?;
+        }
+        record.checked(&read.rules)
     }
 
     /// The record that these octets are, which the node wrote whose associations have these numbers, and whose configuration
@@ -291,6 +308,7 @@ impl Record {
         let Read {
             seid,
             context,
+            rules,
             association,
             counted,
             answered,
@@ -309,39 +327,44 @@ impl Record {
         if again != octets {
             return Err(RecordError::Malformed);
         }
-        let names = Names::of(places_of(&context), |place| names.get(place).cloned());
         let smf = smf_of(association);
         let record = Self {
             seid,
             smf: smf.ok_or(RecordError::Impossible("a session of no association"))?,
             context,
-            names: Some(names),
+            names: Some(names.clone()),
             counted,
             answered,
             served,
         };
-        record.checked()
+        record.checked(&rules)
     }
 
-    fn checked(mut self) -> Result<Self, RecordError> {
-        let record = &mut self;
-        if let Some(extra) = &mut record.context.extra {
-            extra.urr_rules.ue = match &*extra.urr_rules.urrs {
+    /// rules: its own.
+    fn checked(mut self, rules: &Rules) -> Result<Self, RecordError> {
+        if let Some(extra) = &mut self.context.extra {
+            extra.urr_rules.ue = match &*rules.urrs {
                 [] => Box::default(),
-                _ => ue_nets(&record.context.kept.pdrs()).into(),
+                _ => ue_nets(&rules.pdrs).into(),
             };
         }
-        match unknown_attribute(&record.rules()) {
+        match unknown_attribute(rules) {
             Some((rule, tag)) => return Err(RecordError::UnknownAttribute { rule, tag }),
-            None => record.is_possible().map_err(RecordError::Impossible)?,
+            None => self.is_possible(rules).map_err(RecordError::Impossible)?,
         }
         Ok(self)
     }
 
     /// Its octets. One that was read of an older version becomes one of this version, without the names that it lacks.
     pub fn write(&self) -> Vec<u8> {
+        let names = self.names.as_ref();
+        let names = names.map(|all| names_in(&self.context, |place| all.get(place).cloned()));
+        self.put(names.as_ref())
+    }
+
+    fn put(&self, names: Option<&Names>) -> Vec<u8> {
         let mut octets = Vec::new();
-        let home = Home::Anywhere(&self.smf, self.names.as_ref());
+        let home = Home::Anywhere(&self.smf, names);
         put_record(self.seid, home, &self.context, &mut octets);
         octets
     }
@@ -429,24 +452,16 @@ impl Record {
         &mut self.context
     }
 
-    fn is_possible(&self) -> Result<(), &'static str> {
-        let rules = self.context.rules();
+    fn is_possible(&self, rules: &Rules) -> Result<(), &'static str> {
         hold(self.seid != 0, "SEID 0")?;
         hold(self.smf.is_legal(), "a Node ID that is none")?;
-        if let Some(names) = &self.names {
-            let named: Vec<ConfigPlace> = names.places().collect();
-            let expected: Vec<ConfigPlace> = places_of(&self.context).into_iter().collect();
-            hold(named == expected, "names of what its rules do not name")?;
-            hold(names.are_possible(), "a name of something else")?;
-        }
-        ids_are_unique(&rules)?;
-        references_are_there(&rules)?;
+        ids_are_possible(rules)?;
         rules.pdrs.iter().try_for_each(pdr_is_possible)?;
         let far_is_canonical = |targets: &Targets| targets.is_canonical();
         let mut fars = rules.fars.iter().map(|far| &far.targets);
         hold(fars.all(far_is_canonical), "a FAR in another form")?;
         match &self.context.extra {
-            Some(extra) => extra_is_possible(extra, &rules),
+            Some(extra) => extra_is_possible(extra, rules),
             None => Ok(()),
         }
     }
@@ -472,16 +487,15 @@ fn unknown_attribute(rules: &Rules) -> Option<(RuleId, u8)> {
         .or_else(|| of(&rules.urrs, |urr| urr.asks.rare().unknown()))
 }
 
-/// Places in the configuration that the rules of a session name.
-fn places_of(context: &Context) -> BTreeSet<ConfigPlace> {
+/// Places in the configuration that the rules of a session name, which stay as they are.
+fn places_of(rules: &mut Rules, endpoints: &[Endpoint]) -> BTreeSet<ConfigPlace> {
     let mut places = BTreeSet::new();
     let mut note = |place| {
         places.insert(place);
         Some(place)
     };
     let mut all = Relocation(&mut note);
-    let mut rules = context.rules();
-    let mut endpoints = context.endpoints().to_vec();
+    let mut endpoints = endpoints.to_vec();
     let pdrs = rules.pdrs.iter_mut().try_for_each(|pdr| all.pdr(pdr));
     let fars = rules.fars.iter_mut().try_for_each(|far| all.far(far));
     let endpoints = (endpoints.iter_mut()).try_for_each(|known| known.relocate(&mut all));
@@ -492,40 +506,42 @@ fn places_of(context: &Context) -> BTreeSet<ConfigPlace> {
     places
 }
 
-fn are_unique<T: Ord>(ids: impl Iterator<Item = T>) -> bool {
-    let mut seen = BTreeSet::new();
-    ids.into_iter().all(|id| seen.insert(id))
+/// Sorted, so that one is soon found: a record may have tens of thousands of rules.
+fn sorted<T: Ord>(ids: impl Iterator<Item = T>) -> SmallVec<[T; 8]> {
+    let mut ids: SmallVec<_> = ids.collect();
+    ids.sort_unstable();
+    ids
 }
 
-fn ids_are_unique(rules: &Rules) -> Result<(), &'static str> {
-    fn of<R: Rule<Id: Ord>>(rules: &[R]) -> bool {
-        are_unique(rules.iter().map(Rule::id))
-    }
-    let unique =
-        of(&rules.pdrs) && of(&rules.fars) && of(&rules.qers) && of(&rules.urrs) && of(&rules.bars);
-    hold(unique, "two rules of one id")
+fn are_unique<T: PartialEq>(sorted: &[T]) -> bool {
+    sorted.windows(2).all(|of| of[0] != of[1])
 }
 
-/// Rules that other rules name are there.
-fn references_are_there(rules: &Rules) -> Result<(), &'static str> {
-    fn ids<R: Rule<Id: Ord>>(rules: &[R]) -> BTreeSet<R::Id> {
-        rules.iter().map(Rule::id).collect()
+/// No rule has the id of another one, and rules that other rules name are there.
+fn ids_are_possible(rules: &Rules) -> Result<(), &'static str> {
+    fn of<R: Rule<Id: Ord>>(rules: &[R]) -> SmallVec<[R::Id; 8]> {
+        sorted(rules.iter().map(Rule::id))
     }
-    // Sets, as a record may have tens of thousands of rules.
-    let (fars, qers) = (ids(&rules.fars), ids(&rules.qers));
-    let (urrs, bars) = (ids(&rules.urrs), ids(&rules.bars));
+    let (pdrs, fars, qers) = (of(&rules.pdrs), of(&rules.fars), of(&rules.qers));
+    let (urrs, bars) = (of(&rules.urrs), of(&rules.bars));
+    let unique = are_unique(&pdrs) && are_unique(&fars) && are_unique(&qers);
+    let unique = unique && are_unique(&urrs) && are_unique(&bars);
+    hold(unique, "two rules of one id")?;
+    let is_far = |id: &FarId| fars.binary_search(id).is_ok();
     for pdr in &rules.pdrs {
-        let far = pdr.far.is_none_or(|far| fars.contains(&far));
-        hold(far, "a PDR without its FAR")?;
-        let has_qers = pdr.qers.iter().all(|id| qers.contains(id));
+        hold(pdr.far.as_ref().is_none_or(is_far), "a PDR without its FAR")?;
+        let mut named = pdr.qers.iter();
+        let has_qers = named.all(|id| qers.binary_search(id).is_ok());
         hold(has_qers, "a PDR without its QER")?;
-        let has_urrs = pdr.urrs.iter().all(|id| urrs.contains(id));
+        let mut named = pdr.urrs.iter();
+        let has_urrs = named.all(|id| urrs.binary_search(id).is_ok());
         hold(has_urrs, "a PDR without its URR")?;
     }
     let mut named = rules.fars.iter().filter_map(|far| far.bar);
-    hold(named.all(|id| bars.contains(&id)), "a FAR without its BAR")?;
+    let has_bars = named.all(|id| bars.binary_search(&id).is_ok());
+    hold(has_bars, "a FAR without its BAR")?;
     let mut named = (rules.urrs.iter()).filter_map(|urr| urr.asks.rare().quota_far);
-    hold(named.all(|id| fars.contains(&id)), "a URR without its FAR")
+    hold(named.all(|id| is_far(&id)), "a URR without its FAR")
 }
 
 fn pdr_is_possible(pdr: &Pdr) -> Result<(), &'static str> {
@@ -608,7 +624,7 @@ fn rare_is_possible(rare: &Rare, rules: &Rules) -> Result<(), &'static str> {
         endpoints.len() <= ENDPOINTS_MAX,
         "too many Traffic Endpoints",
     )?;
-    let unique = are_unique(endpoints.iter().map(|endpoint| endpoint.id));
+    let unique = are_unique(&sorted(endpoints.iter().map(|endpoint| endpoint.id)));
     hold(unique, "two Traffic Endpoints of one id")?;
     let legible = endpoints.iter().all(|endpoint| endpoint.view().is_ok());
     hold(legible, "a Traffic Endpoint that says nothing")?;

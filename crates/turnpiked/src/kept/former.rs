@@ -39,13 +39,14 @@ impl Former {
         (self, left)
     }
 
-    /// Its sessions come to be in a core that has resumed its node. Returns the number of those that could not be taken in.
+    /// Its sessions come to be in a core that has resumed its node. Returns the number of those that could not be taken in. `attend`: is
+    /// called behind some of them, again and again.
     pub(super) fn enter(
         &self,
         now: Time,
         served: &mut ServedLast,
         (core, out): (&mut Core<Tables>, &mut Outbox),
-        attend: &mut impl FnMut(&Core<Tables>),
+        mut attend: impl FnMut(&mut Core<Tables>),
     ) -> Result<usize> {
         let (mut lost, mut number) = (0, 0usize);
         self.sessions(

@@ -22,8 +22,8 @@ pub(crate) struct Kept {
     pub(super) files: Files,
     pub(super) arena: Arena<Words>,
     pub(super) answers: Ring<Words>,
-    /// It has not been put into yet.
-    pub(super) is_new: bool,
+    /// Sessions of before, if there are any, have been put into it.
+    pub(super) is_filled: bool,
     /// Place of the node's record, behind those of sessions.
     pub(super) node: u32,
     pub(super) pfds: u32,
@@ -88,7 +88,9 @@ impl Kept {
                     self.unkept.remove(&place);
                     return self.arena.remove(place);
                 }
-                Change::Answer(octets) if self.is_new => return of_before.push(octets.to_vec()),
+                Change::Answer(octets) if !self.is_filled => {
+                    return of_before.push(octets.to_vec());
+                }
                 Change::Answer(octets) => return self.put_answer(octets),
             };
             match self.arena.put(place, octets) {
@@ -109,7 +111,6 @@ impl Kept {
         });
         // Of the process before: its sessions are there, and have taken what room they need.
         of_before.iter().for_each(|octets| self.put_answer(octets));
-        self.is_new = false;
         if why.is_none() && self.arena.is_nearly_full() {
             why = Some("little room is left".to_owned());
         }

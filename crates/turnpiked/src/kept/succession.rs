@@ -201,36 +201,64 @@ impl Beginning {
             },
             tables: core.tables().pins().map_or(0, Pins::generation),
         };
-        let new = create(&unfinished(&files.path), &header);
-        if new.is_ok() {
+        let mut kept = match create(&unfinished(&files.path), &header) {
+            Ok((arena, answers)) => Ok(Kept {
+                files,
+                arena,
+                answers,
+                is_filled: false,
+                node: header.node,
+                pfds: header.pfds(),
+                counts_at: header.counts(),
+                counts: Counts::default(),
+                node_at: Instant::now(),
+                full_at: None,
+                unkept: BTreeSet::new(),
+                refused: 0,
+                report: StateReport {
+                    packets_go_on: header.tables > 0,
+                    ..StateReport::default()
+                },
+            }),
+            Err(error) => Err((files, error)),
+        };
+        if kept.is_ok() {
             core.note_changes();
         }
         let mut before = Vec::new();
-        let mut report = StateReport {
-            packets_go_on: header.tables > 0,
-            ..StateReport::default()
-        };
         if let Some(former) = former {
             // Not once more, should that be why this process ends.
             core.resume(now, &former.node, out)
-                .inspect_err(|_| files.remove())?;
+                .inspect_err(|_| match &kept {
+                    Ok(kept) => kept.files.remove(),
+                    Err((files, _)) => files.remove(),
+                })?;
             core.tables_mut().honour_guarantees(true);
             let mut served = former.served();
-            let entered = former.enter(now, &mut served, (core, out), &mut attend);
+            let entered = former.enter(now, &mut served, (core, out), |core| {
+                attend(core);
+                if let Ok(kept) = &mut kept {
+                    kept.put_changes(core, false);
+                }
+            });
             core.tables_mut().honour_guarantees(false);
             let lost = entered? + former.damaged;
             former.enter_answers(now, core);
             served.enter(now, core, out, &mut attend);
-            report = StateReport {
-                taken_over: core.session_count() as u64,
-                lost: lost as u64,
-                took_ms: began.elapsed().as_millis() as u64,
-                ..report
-            };
+            let (taken_over, took) = (core.session_count() as u64, began.elapsed());
+            let (lost, took_ms) = (lost as u64, took.as_millis() as u64);
+            if let Ok(kept) = &mut kept {
+                kept.report = StateReport {
+                    taken_over,
+                    lost,
+                    took_ms,
+                    ..kept.report
+                };
+            }
             tracing::info!(
-                sessions = report.taken_over,
+                sessions = taken_over,
                 lost,
-                after_ms = report.took_ms,
+                after_ms = took_ms,
                 "sessions of the process before this one go on"
             );
             before.push(former);
@@ -238,40 +266,14 @@ impl Beginning {
         }
         let numbers = before.iter().map(|former| numbers(config, &former.header));
         let numbers = numbers.collect();
-        let (arena, answers) = match new {
-            Ok(new) => new,
-            Err(error) => {
-                let kept = Err((files, error));
-                return Ok(TakenOver {
-                    before,
-                    numbers,
-                    kept,
-                    elsewhere,
-                    attaches_late,
-                    began,
-                });
-            }
-        };
-        let mut kept = Kept {
-            files,
-            arena,
-            answers,
-            is_new: true,
-            node: header.node,
-            pfds: header.pfds(),
-            counts_at: header.counts(),
-            counts: Counts::default(),
-            node_at: Instant::now(),
-            full_at: None,
-            unkept: BTreeSet::new(),
-            refused: 0,
-            report,
-        };
-        kept.put_changes(core, true);
+        if let Ok(kept) = &mut kept {
+            kept.put_changes(core, true);
+            kept.is_filled = true;
+        }
         Ok(TakenOver {
             before,
             numbers,
-            kept: Ok(kept),
+            kept,
             elsewhere,
             attaches_late,
             began,

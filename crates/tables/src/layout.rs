@@ -202,10 +202,10 @@ macro_rules! memory {
                 [$($elements as u64 * ($items * size_of::<$item>()) as u64),*].into_iter().sum()
             }
 
-            /// Names of the tables that packets look into, and how many elements each has.
-            pub(crate) fn elements(&self) -> Vec<(&'static str, u32)> {
+            /// Names of the tables that packets look into, how many elements each has, and of how many octets.
+            pub(crate) fn elements(&self) -> Vec<(&'static str, u32, usize)> {
                 let $layout = self;
-                vec![$((stringify!($name), $elements)),*]
+                vec![$((stringify!($name), $elements, $items * size_of::<$item>())),*]
             }
         }
 

@@ -1,7 +1,12 @@
 //! The maps that all programs share.
 
+use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::ffi::OsStr;
+use std::io;
 use std::os::fd::AsFd;
+use std::panic::resume_unwind;
+use std::thread;
 
 use libbpf_rs::{MapCore, MapHandle, Object, OpenMapMut};
 
@@ -22,13 +27,18 @@ pub(super) const LATER: &str = "later";
 /// The ring of requests that the program for N4 has served.
 pub(super) const SERVED: &str = "n4_served";
 
+/// Tables of fewer octets are made by one thread, others by so many at most.
+const ALONE: u64 = 8 << 20;
+const THREADS: usize = 4;
+
 /// Maps that all programs share.
 pub(super) type Maps = Vec<MapHandle>;
 
 /// Number of elements of each map; those not named keep what the object says.
 pub(super) fn capacities(layout: &Layout) -> Result<Vec<(&'static str, u32)>, SetupError> {
     let cpus = libbpf_rs::num_possible_cpus().map_err(setup("number of CPUs"))? as u32;
-    let mut all = layout.elements();
+    let tables = layout.elements().into_iter();
+    let mut all: Vec<_> = tables.map(|(name, count, _)| (name, count)).collect();
     all.extend([
         ("config", 1),
         ("cpus", cpus),
@@ -60,16 +70,59 @@ pub(super) fn size(
     }
 }
 
-/// The maps that all programs share, before there is a program.
+/// The maps that all programs share, before there is a program. The kernel clears all their pages meanwhile, some second's work with a
+/// million sessions: on several CPUs, where there are some.
 pub(super) fn empty_maps(layout: &Layout) -> Result<Maps, SetupError> {
+    let capacities = capacities(layout)?;
+    let threads = match layout.octets() {
+        ..ALONE => 1,
+        _ => thread::available_parallelism().map_or(1, |cpus| cpus.get().min(THREADS)),
+    };
+    let makers = makers(layout, threads);
+    let make = |maker| {
+        let is_its = |name: &str| makers.get(name).copied().unwrap_or(0) == maker;
+        make(&capacities, is_its)
+    };
+    thread::scope(|scope| {
+        let make = &make;
+        let others = (1..threads).map(|maker| {
+            let builder = thread::Builder::new().name("maps".into());
+            builder.spawn_scoped(scope, move || make(maker))
+        });
+        let others: io::Result<Vec<_>> = others.collect();
+        let (others, mut all) = (others?, make(0)?);
+        for other in others {
+            all.extend(other.join().unwrap_or_else(|why| resume_unwind(why))?);
+        }
+        Ok(all)
+    })
+}
+
+/// Thread that makes each table: all have about as much to clear.
+fn makers(layout: &Layout, threads: usize) -> HashMap<&'static str, usize> {
+    let octets = |(_, count, octets): &(_, u32, usize)| u64::from(*count) * *octets as u64;
+    let (mut tables, mut work) = (layout.elements(), vec![0; threads]);
+    tables.sort_by_key(|table| Reverse(octets(table)));
+    let maker = |table: (_, _, _)| {
+        let (maker, least) = work.iter_mut().enumerate().min_by_key(|(_, work)| **work)?;
+        *least += octets(&table);
+        Some((table.0, maker))
+    };
+    tables.into_iter().filter_map(maker).collect()
+}
+
+/// Those maps that are meant.
+fn make(capacities: &[(&str, u32)], is_meant: impl Fn(&str) -> bool) -> Result<Maps, SetupError> {
     let mut open = open(object_for(Features::NONE)?)?;
     for mut program in open.progs_mut() {
         program.set_autoload(false);
     }
-    let capacities = capacities(layout)?;
     for mut map in open.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
-        size(&mut map, &name, &capacities)?;
+        match is_meant(&name) {
+            true => size(&mut map, &name, capacities)?,
+            false => map.set_autocreate(false).map_err(setup(name))?,
+        }
     }
     maps_of(&open.load().map_err(no_maps)?)
 }
@@ -88,7 +141,8 @@ fn no_maps(error: libbpf_rs::Error) -> SetupError {
 pub(super) fn maps_of(object: &Object) -> Result<Maps, SetupError> {
     object
         .maps()
-        .filter(|map| !map.name().to_string_lossy().contains(".rodata"))
+        // One that was not made has a descriptor as well, of nothing.
+        .filter(|map| map.autocreate() && !map.name().to_string_lossy().contains(".rodata"))
         .map(|map| MapHandle::try_from(&map).map_err(setup("maps")))
         .collect()
 }
@@ -111,4 +165,25 @@ impl Places for Mapped<'_> {
 pub(super) fn memory(maps: &Maps, layout: &Layout) -> Result<Memory, SetupError> {
     let cpus = libbpf_rs::num_possible_cpus().map_err(setup("number of CPUs"))?;
     Memory::new(layout, cpus, &Mapped(maps))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_table_has_a_maker_and_all_makers_have_about_the_same_work() {
+        let layout = Layout::for_sessions(1_000_000, 1, 64);
+        for threads in 1..=THREADS {
+            let makers = makers(&layout, threads);
+            let mut work = vec![0; threads];
+            for (name, count, octets) in layout.elements() {
+                work[makers[name]] += u64::from(count) * octets as u64;
+            }
+            assert_eq!(work.iter().sum::<u64>(), layout.octets());
+            let most = work.iter().max().copied().unwrap_or_default();
+            let even = layout.octets() / threads as u64;
+            assert!(most < even * 5 / 4, "{work:?} with {threads} threads");
+        }
+    }
 }

@@ -13,7 +13,7 @@ use crate::Error;
 use crate::cell::Cell;
 use crate::table::Table;
 
-/// A start that takes over takes some 15 us a session.
+/// A start that takes over takes some 5 us a session.
 const PATIENCE: Duration = Duration::from_secs(300);
 /// Between two looks whether it serves N4.
 const PAUSE: Duration = Duration::from_millis(100);

@@ -181,6 +181,11 @@ pub trait Tables {
         false
     }
 
+    /// SEID of the session that the request is about which comes behind so many others, 0 for the next one, if that is known already.
+    fn served_ahead(&self, _: usize) -> Option<u64> {
+        None
+    }
+
     /// How far [`Self::next_served`] has gone, in the order in which who comes after this process finds them.
     fn served_until(&self) -> u64 {
         0

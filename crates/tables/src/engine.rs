@@ -189,6 +189,12 @@ impl Engine {
         next.map(|(_, record)| record)
     }
 
+    /// See [`compiled::Tables::served_ahead`].
+    pub(crate) fn served_ahead(&self, others: usize) -> Option<u64> {
+        let is_seen = (others as u64) < self.until.wrapping_sub(self.read);
+        is_seen.then(|| self.served.seid_ahead(others))?
+    }
+
     /// Begin of the record after the last one that was read, of all octets that there ever were.
     pub(crate) fn read_until(&self) -> u64 {
         self.served.position()

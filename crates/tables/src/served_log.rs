@@ -2,6 +2,7 @@
 //! kept: who comes after this process finds those that it had not kept.
 
 use std::io;
+use std::mem::offset_of;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{Ordering, fence};
@@ -14,8 +15,12 @@ use crate::memory::RingMemory;
 const HEADER: u64 = 8;
 const BUSY: u64 = 1 << 31;
 const DISCARDED: u64 = 1 << 30;
+const LENGTH_AND_FLAGS: u64 = (1 << 32) - 1;
 
 const RECORD: usize = size_of::<tp_n4_record>();
+
+/// Octet of a record where the SEID of its request begins.
+const SEID_AT: usize = offset_of!(tp_n4_record, request.octets) + 4;
 
 /// The ring, and how far this process has read.
 #[derive(Debug)]
@@ -70,6 +75,23 @@ impl ServedLog {
             }
         }
         None
+    }
+
+    /// SEID of the session that a record is about: of the one behind so many others, if all are there.
+    pub(crate) fn seid_ahead(&self, others: usize) -> Option<u64> {
+        const LENGTH: u64 = (HEADER + RECORD as u64).next_multiple_of(HEADER);
+        let begin = self.next + others as u64 * LENGTH;
+        // Before that nobody has written there.
+        if begin + LENGTH > self.ring.written() {
+            return None;
+        }
+        let (header, record) = self.ring.words(begin).split_first()?;
+        let header = header.load(Ordering::Relaxed);
+        fence(Ordering::Acquire);
+        let word = |at: usize| Some(record.get(at)?.load(Ordering::Relaxed).to_ne_bytes());
+        let words = [word(SEID_AT / 8)?, word(SEID_AT / 8 + 1)?];
+        let seid = words.as_flattened().get(SEID_AT % 8..)?.first_chunk()?;
+        (header & LENGTH_AND_FLAGS == RECORD as u64).then_some(u64::from_be_bytes(*seid))
     }
 
     /// All records that were read are known elsewhere.

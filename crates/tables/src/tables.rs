@@ -824,6 +824,10 @@ impl compiled::Tables for Tables {
         self.store.next_served(served)
     }
 
+    fn served_ahead(&self, others: usize) -> Option<u64> {
+        self.store.engine()?.served_ahead(others)
+    }
+
     fn served_until(&self) -> u64 {
         self.store.engine().map_or(0, |engine| engine.read_until())
     }

@@ -4,6 +4,7 @@
 //! of FARs. Whoever changes it otherwise takes it back first (`hold` of [`Sessions`]). What the data path has changed comes into its rules at once,
 //! before anything else happens.
 
+use std::hint::black_box;
 use std::num::NonZeroU32;
 
 use compiled::{
@@ -39,6 +40,9 @@ fn differs_by_action_alone(entry: &Entry) -> bool {
         && entry.duplicates.is_empty()
 }
 
+/// Requests served beside us whose sessions are read at once, before the first of them is looked at.
+const AHEAD: usize = 16;
+
 /// No place of a session.
 const NOWHERE: u32 = u32::MAX;
 
@@ -69,6 +73,8 @@ pub(super) struct Lending {
     served: Served,
     /// Likewise.
     next: ServedBeside,
+    /// Likewise.
+    ahead: Vec<Place>,
 }
 
 impl Lending {
@@ -264,7 +270,13 @@ impl Lending {
         out: &mut Outputs,
     ) {
         let mut next = std::mem::take(&mut self.next);
-        while tables.next_served(&mut next) {
+        for number in 0.. {
+            if number % AHEAD == 0 {
+                self.read_ahead(sessions, tables);
+            }
+            if !tables.next_served(&mut next) {
+                break;
+            }
             let Some((incoming, place)) = request_of(&next, sessions) else {
                 continue;
             };
@@ -278,6 +290,23 @@ impl Lending {
         if !sessions.slab.notes_changes() {
             tables.served_is_kept();
         }
+    }
+
+    /// Read what the next of those will read of sessions: their waits for memory overlap. Each loop is over what the one before has
+    /// made reachable.
+    fn read_ahead<T: Tables>(&mut self, sessions: &Sessions<T>, tables: &T) {
+        let seids = (0..AHEAD).map_while(|others| tables.served_ahead(others));
+        let places = seids.filter_map(|seid| sessions.place_of(seid));
+        self.ahead.clear();
+        self.ahead.extend(places);
+        let mut read = 0;
+        for &place in &self.ahead {
+            read ^= sessions.touch(place) ^ self.fars_at.touch(place);
+        }
+        for &place in &self.ahead {
+            read ^= sessions.touch_rules(place);
+        }
+        black_box(read);
     }
 
     /// Changes by the data path come into the session's rules.
@@ -449,6 +478,12 @@ impl FarsAt {
             *to = u16::try_from(at).map_or(Self::NONE, |at| (id, at));
         }
         self.all[index] = offsets;
+    }
+
+    /// Read those of this place. The result means nothing.
+    fn touch(&self, place: Place) -> u64 {
+        let offsets = self.all.get(place.index() as usize);
+        offsets.map_or(0, |[first, ..]| first.1.into())
     }
 
     /// Whether it could be done.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use compiled::{BufferLimits, EndedTunnel, PdrId, Slow};
+use compiled::{BufferLimits, EndedTunnel, PdrId, Slow, Tables as _};
 use nexthop::NextHopTables;
 use nix::sched::{CloneFlags, unshare};
 use session::config::{Config, NetworkInstance};
@@ -1066,6 +1066,33 @@ fn what_came_before_the_program_was_there_is_not_overtaken() {
         world.hear(smf, &datagram);
         assert_eq!(world.nodes[1].served(), before + 1);
     }
+}
+
+#[test]
+fn sessions_of_requests_that_were_served_are_known_ahead() {
+    let gnb = IpAddr::from([10, 3, 1, 1]);
+    let mut world = taught(Way::Data, &[path_switch(1, gnb, true)]);
+    for at in [3, 5] {
+        world.establish(at, &mut Random(1));
+        world.modify(at, &[path_switch(1, gnb, true)]);
+    }
+    let asked = [5, 1, 1, 3];
+    for (number, at) in asked.into_iter().enumerate() {
+        let datagram = world.numbered(at, &[path_switch(2 + number as u32, gnb, true)]);
+        assert!(world.nodes[1].meets(SMFS[1], &datagram).is_some());
+        world.nodes[0].hear(SMFS[1], &datagram);
+    }
+    let seids = asked.map(|at| Some(world.sessions[&at].seid));
+    let fast = &mut world.nodes[1];
+    let ahead = |tables: &Tables| [0, 1, 2, 3].map(|others| tables.served_ahead(others));
+    assert_eq!(ahead(fast.core.tables()), [None; 4], "before a look");
+    fast.core.tables_mut().look_at_served();
+    assert_eq!(ahead(fast.core.tables()), seids);
+    assert_eq!(fast.core.tables().served_ahead(4), None, "behind the last");
+    fast.core.catch_up(fast.now, &mut fast.out);
+    assert_eq!(ahead(fast.core.tables()), [None; 4], "all are known");
+    world.all_ends = Some(Default::default());
+    world.check();
 }
 
 #[test]

@@ -263,4 +263,31 @@ impl Slow {
             Self::Log => "log",
         }
     }
+
+    /// It in words, for operators.
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Self::Other => "no Session Modification Request, in a bundle, or with a priority",
+            Self::Template => {
+                "it does more than update FARs, or nothing like it was asked for often enough so far"
+            }
+            Self::Session => {
+                "the session is not lent: just changed otherwise, not to be lent, another SMF's, or gone"
+            }
+            Self::Sequence => "not newer than the last one about the session, so perhaps repeated",
+            Self::CpSeid => "it gives the session another SEID of the SMF's",
+            Self::Far => "the session has no such FAR, or one of another kind",
+            Self::Tunnel => "no tunnel leads to that gNB yet",
+            Self::Waiting => "packets wait for the UE",
+            Self::Frame => "the datagram has options or is a fragment",
+            Self::Checksum => "the UDP checksum is wrong, missing or not finished",
+            Self::Source => {
+                "from no association, or from an address of several, or of an SMF that is to hear of our load"
+            }
+            Self::Paused => {
+                "something about several sessions was under way, or the program had just been attached"
+            }
+            Self::Log => "the control thread is behind with those that were served",
+        }
+    }
 }

@@ -18,6 +18,7 @@ mod error;
 mod fill;
 mod gtpu_peers;
 mod history;
+mod n4;
 mod policies;
 mod query;
 mod reload;
@@ -41,6 +42,7 @@ pub use error::ErrorBody;
 pub use fill::{Fill, TableFill};
 pub use gtpu_peers::GtpuPeerReport;
 pub use history::{HistoryDrop, HistoryEvent, HistoryPort, HistoryReport, HistorySample};
+pub use n4::{EventReport, FastPathReport, MessageReport, N4Body, OutcomeReport, TemplateReport};
 pub use policies::{PolicyReport, PolicyUse};
 pub use query::{
     By, HistoryQuery, INTERVAL_MS, PAGE_MAX, PageQuery, SECONDS_MAX, SessionsQuery, TopQuery,
@@ -48,7 +50,7 @@ pub use query::{
 };
 pub use reload::{Access, ConfigChange, ConfigState, LogBody, ReloadReport};
 pub use resource::{
-    BUFFERS, CAPACITIES, CONFIG, CONFIG_DIFF, CORES, DATAPATH, DROPS, GTPU_PEERS, HISTORY, LOG,
+    BUFFERS, CAPACITIES, CONFIG, CONFIG_DIFF, CORES, DATAPATH, DROPS, GTPU_PEERS, HISTORY, LOG, N4,
     OPENAPI, PEERS, PFDS, POLICIES, RELOAD, Resource, SEID, SESSION, SESSIONS, SMFS, STATUS, TOP,
     TRACE, USAGE, WORKERS,
 };

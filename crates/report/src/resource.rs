@@ -10,6 +10,7 @@ use crate::cores::CoresReport;
 use crate::datapath::{DatapathBody, DropReport, WorkerReport};
 use crate::gtpu_peers::GtpuPeerReport;
 use crate::history::HistoryReport;
+use crate::n4::N4Body;
 use crate::policies::PolicyReport;
 use crate::reload::{LogBody, ReloadReport};
 use crate::sessions::{SessionDetail, SessionPage};
@@ -69,6 +70,8 @@ pub const PFDS: Resource<Vec<ApplicationReport>> = Resource::at("/api/v1/pfds");
 pub const BUFFERS: Resource<BuffersBody> = Resource::at("/api/v1/buffers");
 /// Capacities that flows share.
 pub const CAPACITIES: Resource<Vec<CapacityReport>> = Resource::at("/api/v1/capacities");
+/// Messages of N4, and who serves them.
+pub const N4: Resource<N4Body> = Resource::at("/api/v1/n4");
 /// Forwarding policies.
 pub const POLICIES: Resource<Vec<PolicyReport>> = Resource::at("/api/v1/policies");
 /// Lost packets.

@@ -16,6 +16,7 @@ mod usage;
 
 pub use crate::core::changes::Change;
 pub use crate::core::holdings::{Part, SmfView};
+pub use crate::core::serve::TemplateView;
 pub use crate::core::{Core, messages_in};
 pub use alloc::addresses::PoolFill;
 pub use base::record_error::RecordError;

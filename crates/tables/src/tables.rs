@@ -232,6 +232,11 @@ impl Tables {
         attached
     }
 
+    /// Whether requests meet the program that serves PFCP.
+    pub fn n4_is_attached(&self) -> bool {
+        matches!(&self.n4_program, Some(Ok(program)) if program.is_attached())
+    }
+
     /// All messages about sessions that had passed when the program was attached, and had not met it so, have come to the core.
     pub fn n4_may_serve(&mut self) {
         self.store.n4_may_serve();

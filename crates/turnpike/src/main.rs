@@ -9,6 +9,7 @@
 mod cell;
 mod cores;
 mod help;
+mod n4;
 mod qos;
 mod reload;
 #[cfg(test)]
@@ -138,6 +139,8 @@ enum Question {
     Peers,
     /// Holdings of each SMF, and how much of them others cannot take.
     Smfs,
+    /// What SMFs ask and get on N4, and which requests the data path serves (n4.fast_path).
+    N4,
     /// Packets of one user as they come: which rules each hit, or why it was lost.
     Trace(trace::Options),
     /// Packets that wait for idle UEs, and for whom.
@@ -296,6 +299,7 @@ fn answer(arguments: &Arguments, question: &Question) -> Result<String, Error> {
         Question::Pfds => told(client.get(&report::PFDS)?, json, show::pfds),
         Question::Peers => told(client.get(&report::PEERS)?, json, show::peers),
         Question::Smfs => told(client.get(&report::SMFS)?, json, show::smfs),
+        Question::N4 => told(client.get(&report::N4)?, json, n4::show),
         // Not one answer, but many lines; or nothing that turnpiked is asked.
         Question::Trace(_)
         | Question::Top(_)

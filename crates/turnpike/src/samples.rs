@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use report::trace::Line;
 use report::{
-    ApplicationReport, BuffersBody, CapacityReport, CoresReport, DatapathBody, DropReport,
+    ApplicationReport, BuffersBody, CapacityReport, CoresReport, DatapathBody, DropReport, N4Body,
     PeerReport, PolicyReport, SessionDetail, SessionPage, SmfReport, Status, TopReport, UsagePage,
     WorkerReport,
 };
@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::{cores, show, usage};
+use crate::{cores, n4, show, usage};
 
 pub(crate) fn answer<T: DeserializeOwned>(name: &str) -> T {
     serde_json::from_str(&read(name, "json")).unwrap()
@@ -116,6 +116,7 @@ fn answers_have_their_text_and_those_of_other_releases_are_read() {
     check_text::<Vec<ApplicationReport>>("pfds", show::pfds);
     check_text::<BuffersBody>("buffers", show::buffers);
     check_text::<Vec<CapacityReport>>("capacities", show::capacities);
+    check_text::<N4Body>("n4", n4::show);
     check_text::<Vec<PolicyReport>>("policies", show::policies);
     check_text::<Vec<DropReport>>("drops", show::drops);
     check_text::<DatapathBody>("datapath", show::datapath);

@@ -25,7 +25,7 @@ use axum::routing::get;
 use axum::{Json, Router};
 use report::{
     ApplicationReport, AsWritten, BufferReport, BuffersBody, CapacityReport, CoresReport,
-    DatapathBody, DropReport, ErrorBody, GtpuPeerReport, PAGE_MAX, PageQuery, PeerReport,
+    DatapathBody, DropReport, ErrorBody, GtpuPeerReport, N4Body, PAGE_MAX, PageQuery, PeerReport,
     PolicyReport, SessionDetail, SessionPage, SessionsQuery, SmfReport, Status, UsagePage,
     WorkerReport,
 };
@@ -103,6 +103,7 @@ impl Api {
             .route(report::PFDS.path(), get(pfds))
             .route(report::BUFFERS.path(), get(buffers))
             .route(report::CAPACITIES.path(), get(capacities))
+            .route(report::N4.path(), get(n4))
             .route(report::POLICIES.path(), get(policies))
             .route(report::DROPS.path(), get(drops))
             .route(report::HISTORY.path(), get(history::history))
@@ -465,6 +466,12 @@ async fn capacities(State(api): State<Api>) -> Result<Json<Vec<CapacityReport>>,
     Ok(Json(api.control.snapshot().await?.capacities))
 }
 
+/// Messages and events of N4, and the Session Modification Requests that the data path serves.
+#[utoipa::path(get, path = report::N4.path(), responses((status = 200, body = N4Body)))]
+async fn n4(State(api): State<Api>) -> Result<Json<N4Body>, Failure> {
+    Ok(Json(api.control.snapshot().await?.n4))
+}
+
 /// Forwarding policies: where they lead, and whether anybody is there.
 #[utoipa::path(get, path = report::POLICIES.path(), responses((status = 200, body = [PolicyReport])))]
 async fn policies(State(api): State<Api>) -> Result<Json<Vec<PolicyReport>>, Failure> {
@@ -549,7 +556,7 @@ async fn metrics(State(api): State<Api>) -> Result<Response, Failure> {
 #[openapi(
     info(title = "Turnpike", description = "A 5G User Plane Function",
         license(name = "Apache-2.0")),
-    paths(status, sessions, session, usage, peers, smfs, gtpu_peers, pfds, buffers, drops, capacities, policies, datapath, workers, cores, config, openapi, metrics,
+    paths(status, sessions, session, usage, peers, smfs, gtpu_peers, pfds, buffers, drops, capacities, n4, policies, datapath, workers, cores, config, openapi, metrics,
         top::top, trace::trace, history::history, changing::reload, changing::config_diff, changing::set_log_level),
     modifiers(&BearerToken, &AsWritten),
     security((), ("token" = []))

@@ -1,10 +1,8 @@
 //! The state of the whole at one time, for REST and metrics: an owned copy, made by the control thread.
 
-use std::collections::BTreeMap;
-
 use report::{
-    BufferTotals, CapacityReport, DatapathReport, DropReport, Fill, PolicyReport, PortReport,
-    StateReport, TableFill, UsageTotals, WorkerReport,
+    BufferTotals, CapacityReport, DatapathReport, DropReport, Fill, N4Body, PolicyReport,
+    PortReport, StateReport, TableFill, UsageTotals, WorkerReport,
 };
 
 /// The state of the whole, cheap to make whatever the number of sessions.
@@ -25,7 +23,7 @@ pub(crate) struct Snapshot {
     pub(crate) peers: Fill,
     /// Fill of each table that packets meet.
     pub(crate) tables: Vec<TableFill>,
-    pub(crate) n4: N4Report,
+    pub(crate) n4: N4Body,
     pub(crate) rest: RestTotals,
     pub(crate) usage: UsageTotals,
     pub(crate) buffers: BufferTotals,
@@ -38,36 +36,6 @@ pub(crate) struct Snapshot {
     pub(crate) policies: Vec<PolicyReport>,
     /// `None`: sessions end with the process.
     pub(crate) state: Option<StateReport>,
-}
-
-/// Messages and events of N4.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct N4Report {
-    pub(crate) messages: Vec<MessageCount>,
-    /// Other counters of N4 by name: malformed, duplicates, repeats and so on.
-    pub(crate) counters: BTreeMap<String, u64>,
-    /// `n4.fast_path`; `None`: it is off.
-    pub(crate) fast_path: Option<FastPathTotals>,
-}
-
-/// Requests that the data path has served, or not.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct FastPathTotals {
-    /// By outcome: `served`, or why not.
-    pub(crate) requests: Vec<(&'static str, u64)>,
-    pub(crate) templates: u64,
-}
-
-/// PFCP messages of one kind.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct MessageCount {
-    /// As TS 29.244, 7.3 names it, in lower case with underscores.
-    pub(crate) message: String,
-    /// `received` or `sent`.
-    pub(crate) direction: String,
-    /// Of a response; absent in requests.
-    pub(crate) cause: Option<String>,
-    pub(crate) count: u64,
 }
 
 /// CPU time of the control thread that REST took.

@@ -165,6 +165,15 @@ fn update_by_templates(world: &mut World) -> Result<String> {
     // Before that the template is learned, and the second gNB's address.
     let least = u64::from(UPDATES - 40);
     ensure!(served >= least, "{requests:?}");
+    let upf = world.upf.as_ref().context("the UPF is down")?;
+    let shown = upf.turnpike(&world.upf_ns, &["n4", "--json"])?;
+    let shown: serde_json::Value = serde_json::from_str(&shown)?;
+    let templates = shown["fast_path"]["templates"].as_array();
+    let templates = templates.context("no templates are shown")?;
+    let theirs = templates.iter().filter_map(|of| of["served"].as_u64());
+    ensure!(theirs.sum::<u64>() == served, "{served} served: {shown}");
+    let moves = |of: &serde_json::Value| of["updates"][0] == "forward, tunnel, end marker";
+    ensure!(templates.iter().any(moves), "no path switch: {shown}");
     Ok(format!("{seen}; {served} by a template"))
 }
 
@@ -186,6 +195,12 @@ fn update_and_replug(world: &mut World) -> Result<String> {
     let served = requests.get("served").copied().unwrap_or(0) - before;
     let least = u64::from(UPDATES / 2 - 150);
     ensure!(before >= least && served >= least, "{before}, {requests:?}");
+    let shown = world.get("/api/v1/n4")?;
+    let (by, trouble) = (
+        &shown["fast_path"]["interface"],
+        &shown["fast_path"]["trouble"],
+    );
+    ensure!(by.is_string() && trouble.is_null(), "{shown:#}");
     Ok(format!("{seen}; {before} by a program, then {served}"))
 }
 

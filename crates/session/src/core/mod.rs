@@ -7,7 +7,7 @@ pub(crate) mod changes;
 mod expected;
 pub(crate) mod holdings;
 mod read_ahead;
-mod serve;
+pub(crate) mod serve;
 
 #[cfg(test)]
 use std::collections::BTreeMap;
@@ -28,6 +28,7 @@ use crate::between::to_node::Outputs;
 use crate::between::to_shard::{Request, ToShard};
 use crate::core::changes::{Change, Kept};
 use crate::core::expected::Expected;
+use crate::core::serve::TemplateView;
 use crate::exchange::answer_record::{AnswerRecord, holding};
 use crate::exchange::incoming::Incoming;
 use crate::exchange::n4::Given;
@@ -665,8 +666,16 @@ impl<T: Tables> Core<T> {
     }
 
     /// Templates of requests that the data path serves.
-    pub fn templates(&self) -> usize {
-        self.shard.templates()
+    pub fn templates(&self) -> impl Iterator<Item = TemplateView<'_>> {
+        let view = |(by, template, served)| {
+            let smf = &self.node.peers().get(by)?.node_id;
+            Some(TemplateView {
+                smf,
+                template,
+                served,
+            })
+        };
+        self.shard.templates().filter_map(view)
     }
 
     /// Why requests were not served: all reasons, and how often each was one.

@@ -2,15 +2,27 @@
 
 use std::net::SocketAddr;
 
-use compiled::{Slow, Tables};
+use compiled::{Slow, Tables, Template};
 use pfcp::{Header, MessageType};
 
+use crate::base::node_id::NodeId;
 use crate::base::time::Time;
 use crate::between::to_node::Outputs;
 use crate::exchange::incoming::Incoming;
 use crate::exchange::stats::Way;
 use crate::node::Node;
 use crate::shard::Shard;
+
+/// Requests that the data path serves by one template.
+#[derive(Clone, Copy, Debug)]
+pub struct TemplateView<'a> {
+    /// SMF that asks so.
+    pub smf: &'a NodeId,
+    /// What they have in common.
+    pub template: &'a Template,
+    /// How many were served.
+    pub served: u64,
+}
 
 /// Let the data path serve a message. Whether it has, and what the shard has said is the answer; else nothing has happened but that
 /// it is counted why.

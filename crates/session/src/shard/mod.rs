@@ -46,7 +46,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use compiled::{Source, Tables};
+use compiled::{Source, Tables, Template};
 use pfcp::MessageType;
 
 use crate::base::ids::PeerId;
@@ -167,9 +167,9 @@ impl<T: Tables> Shard<T> {
         }
     }
 
-    /// How many templates there are.
-    pub(crate) fn templates(&self) -> usize {
-        self.lending.templates.len()
+    /// See [`Templates::all`].
+    pub(crate) fn templates(&self) -> impl Iterator<Item = (PeerId, &Template, u64)> {
+        self.lending.templates.all()
     }
 
     /// See [`Core::reconfigure`](crate::Core::reconfigure).

@@ -21,6 +21,8 @@ struct Known {
     by: PeerId,
     /// As [`Templates::served`] was when it served last.
     last: u64,
+    /// Requests that it has served.
+    served: u64,
 }
 
 #[derive(Debug)]
@@ -40,9 +42,10 @@ pub(crate) struct Templates {
 }
 
 impl Templates {
-    /// How many there are.
-    pub(crate) fn len(&self) -> usize {
-        self.known.iter().flatten().count()
+    /// Each, by whom it was taught, and how many requests it has served.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (PeerId, &Template, u64)> {
+        let all = self.known.iter().flatten();
+        all.map(|known| (known.by, &known.template, known.served))
     }
 
     /// A request was served by this one.
@@ -50,6 +53,7 @@ impl Templates {
         self.served += 1;
         if let Some(Some(known)) = self.known.get_mut(number) {
             known.last = self.served;
+            known.served += 1;
         }
     }
 
@@ -97,7 +101,12 @@ impl Templates {
         let Some(number) = number else { return };
         let last = self.served;
         let is_taught = tables.teach(number, Some(&template));
-        self.known[number] = is_taught.then_some(Known { template, by, last });
+        self.known[number] = is_taught.then_some(Known {
+            template,
+            by,
+            last,
+            served: 0,
+        });
     }
 
     /// Of these templates, the one that has served the longest ago of the association that has the most; of `by`, for whom it is

@@ -21,7 +21,7 @@ const TRACE_S: u32 = 5;
 /// Lines of a trace that wait for us.
 const QUEUE: usize = 1024;
 
-const QUESTIONS: [(&str, &str, &str); 18] = [
+const QUESTIONS: [(&str, &str, &str); 19] = [
     ("rest/health.txt", "whether the process answers", "/healthz"),
     (
         "rest/readiness.txt",
@@ -70,6 +70,11 @@ const QUESTIONS: [(&str, &str, &str); 18] = [
         "rest/gtpu_peers.json",
         "gNBs and other UPFs",
         report::GTPU_PEERS.path(),
+    ),
+    (
+        "rest/n4.json",
+        "messages and events of N4",
+        report::N4.path(),
     ),
     (
         "rest/capacities.json",

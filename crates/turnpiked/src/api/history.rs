@@ -119,7 +119,7 @@ type Losing = (usize, bool, &'static str);
 
 impl Reading {
     fn new(snapshot: &Snapshot) -> Self {
-        let counter = |name: &str| snapshot.n4.counters.get(name).copied().unwrap_or_default();
+        let counter = |name: &str| snapshot.n4.events_named(name);
         let mut ports = snapshot.ports.clone();
         ports.truncate(INTERFACES);
         Self {

@@ -232,19 +232,23 @@ impl Page {
         out.counters("turnpike_pfcp_messages", help, messages)?;
         let help = "What else happened on N4: malformed messages, repeats, full limits";
         let events = n4
-            .counters
+            .events
             .iter()
-            .map(|(name, &count)| ([("event", name.as_str())], count));
+            .map(|of| ([("event", of.event.as_str())], of.count));
         out.counters("turnpike_pfcp_events", help, events)?;
         let Some(fast_path) = &n4.fast_path else {
             return Ok(());
         };
         let help = "Session Modification Requests by who served them: the data path (served), or the core, and why";
         let requests = fast_path.requests.iter();
-        let requests = requests.map(|(outcome, count)| ([("outcome", *outcome)], *count));
+        let requests = requests.map(|of| ([("outcome", of.outcome.as_str())], of.requests));
         out.counters("turnpike_pfcp_fast_path_requests", help, requests)?;
         let help = "Templates of requests that the data path serves";
-        out.gauge("turnpike_pfcp_templates", help, fast_path.templates)
+        out.gauge(
+            "turnpike_pfcp_templates",
+            help,
+            fast_path.templates.len() as u64,
+        )
     }
 
     fn rest(&self, out: &mut Out<'_>) -> Result<(), Error> {

@@ -14,7 +14,6 @@ use super::*;
 use crate::command::{self, Asked, Piece, Question, Sought};
 use crate::follow::{Refused, Subscription, Whom};
 use crate::reload::Text;
-use crate::snapshot::MessageCount;
 use crate::text::{seid_text, unix_near};
 
 const CONFIG: &str = include_str!("../../../../deploy/turnpiked.example.toml");
@@ -32,14 +31,17 @@ fn snapshot() -> Snapshot {
             capacity: 262_144,
             refused: 3,
         }],
-        n4: crate::snapshot::N4Report {
-            messages: vec![MessageCount {
+        n4: report::N4Body {
+            messages: vec![report::MessageReport {
                 message: "session_establishment_response".into(),
                 direction: "sent".into(),
                 cause: Some("request_accepted".into()),
                 count: 3,
             }],
-            counters: [("malformed".to_owned(), 2)].into(),
+            events: vec![report::EventReport {
+                event: "malformed".into(),
+                count: 2,
+            }],
             fast_path: None,
         },
         ports: vec![PortReport {
@@ -641,7 +643,7 @@ async fn the_description_names_each_route() {
     let (api, _thread) = api(None);
     let document = json(&api, "/api/v1/openapi.json").await;
     let paths = document["paths"].as_object().unwrap();
-    assert_eq!(paths.len(), 24);
+    assert_eq!(paths.len(), 25);
     let (read, changing): (Vec<_>, Vec<_>) =
         paths.iter().partition(|(_, of)| of.get("get").is_some());
     let mut changing: Vec<_> = changing.iter().map(|(path, _)| path.as_str()).collect();

@@ -4,20 +4,22 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use compiled::{Counters, Direction, PacketRate, Resource};
+use compiled::{Counters, Direction, LentAction, PacketRate, Resource, TEMPLATES, TemplateUpdate};
 use report::{
-    ApplicationReport, BufferTotals, CapacityReport, DatapathReport, FarReport, Fill,
-    GtpuPeerReport, PartReport, PdrReport, PeerReport, PfdReport, PortReport, PredefinedReport,
-    ProgramReport, QerReport, ReplacementReport, SessionDetail, SessionPage, SessionSummary,
-    SessionUsage, ShaperReport, SmfReport, TableFill, TrafficReport, UrrReport, UsagePage,
-    VolumeReport, VolumeUsed, WorkerReport,
+    ApplicationReport, BufferTotals, CapacityReport, DatapathReport, EventReport, FarReport,
+    FastPathReport, Fill, GtpuPeerReport, MessageReport, N4Body, OutcomeReport, PartReport,
+    PdrReport, PeerReport, PfdReport, PortReport, PredefinedReport, ProgramReport, QerReport,
+    ReplacementReport, SessionDetail, SessionPage, SessionSummary, SessionUsage, ShaperReport,
+    SmfReport, TableFill, TemplateReport, TrafficReport, UrrReport, UsagePage, VolumeReport,
+    VolumeUsed, WorkerReport,
 };
 use session::paths::Ends;
 use session::peer::{PeerId, PeerState};
 use session::pfds::Property;
 use session::stats::{Stats, Way};
 use session::{
-    Core, FarView, PdrView, PredefinedView, QerView, SessionCounts, SessionView, Time, UrrView,
+    Core, FarView, PdrView, PredefinedView, QerView, SessionCounts, SessionView, TemplateView,
+    Time, UrrView,
 };
 use tables::{Counting, PortTotals, ProgramInfo, Tables, WorkerTotals};
 
@@ -26,7 +28,7 @@ use crate::config::{Config, DatapathKind, QosMode};
 use crate::control::questions::{Quantum, Questions};
 use crate::control::{HostNetwork, Usage};
 use crate::port_reports::{drops, port};
-use crate::snapshot::{FastPathTotals, MessageCount, N4Report, Snapshot};
+use crate::snapshot::Snapshot;
 use crate::text::{address_text, label, seid_text};
 
 /// Sessions of one piece of an answer, whatever its time.
@@ -54,15 +56,19 @@ pub(crate) fn snapshot(
         .map(|interface| interface.name.as_str())
         .zip(core.tables().totals())
         .collect();
-    let mut n4 = n4(core.stats());
-    n4.fast_path = core.serves().then(|| fast_path(core));
-    n4.counters.insert("not_sent".into(), unsent);
     let (load, reduction) = core.load();
     let (paths, paths_failed) = core.path_count();
-    n4.counters.extend(slow_path(network));
     let [sent, lost] = core.tables().counting().duplicates();
-    n4.counters.insert("duplicates".into(), sent);
-    n4.counters.insert("duplicates_lost".into(), lost);
+    let others = [
+        ("not_sent", unsent),
+        ("duplicates", sent),
+        ("duplicates_lost", lost),
+    ];
+    let n4 = N4Body {
+        messages: messages(core.stats()),
+        events: events(core.stats(), others.into_iter().chain(slow_path(network))),
+        fast_path: core.serves().then(|| fast_path(core, &about.config)),
+    };
     Snapshot {
         recovery_time_stamp: about.recovery_time_stamp,
         gtpu_paths: paths as u64,
@@ -225,7 +231,7 @@ fn tables(core: &Core<Tables>, config: &Config) -> Vec<TableFill> {
     rows
 }
 
-fn n4(stats: &Stats) -> N4Report {
+fn messages(stats: &Stats) -> Vec<MessageReport> {
     let way = |way| match way {
         Way::Received => "received",
         Way::Sent => "sent",
@@ -236,7 +242,7 @@ fn n4(stats: &Stats) -> N4Report {
         let mut without_cause = count;
         for (.., cause, count) in causes.iter().filter(|row| (row.0, row.1) == (to, message)) {
             without_cause = without_cause.saturating_sub(*count);
-            messages.push(MessageCount {
+            messages.push(MessageReport {
                 message: label(message),
                 direction: way(to).into(),
                 cause: Some(label(cause)),
@@ -244,7 +250,7 @@ fn n4(stats: &Stats) -> N4Report {
             });
         }
         if without_cause > 0 {
-            messages.push(MessageCount {
+            messages.push(MessageReport {
                 message: label(message),
                 direction: way(to).into(),
                 cause: None,
@@ -252,6 +258,11 @@ fn n4(stats: &Stats) -> N4Report {
             });
         }
     }
+    messages
+}
+
+/// What has happened on N4, and `others`.
+fn events(stats: &Stats, others: impl Iterator<Item = (&'static str, u64)>) -> Vec<EventReport> {
     let named = [
         ("other_version", stats.other_versions),
         ("decode_error", stats.decode_errors),
@@ -281,29 +292,56 @@ fn n4(stats: &Stats) -> N4Report {
         ("session_deleted", stats.deleted),
         ("session_swept", stats.swept),
     ];
-    let mut counters: std::collections::BTreeMap<String, u64> = named
-        .into_iter()
-        .map(|(name, count)| (name.to_owned(), count))
-        .collect();
-    counters.extend(
-        stats
-            .ignored_messages()
-            .map(|(why, count)| (why.name().to_owned(), count)),
-    );
-    N4Report {
-        messages,
-        counters,
-        fast_path: None,
-    }
+    let ignored = stats.ignored_messages();
+    let ignored = ignored.map(|(why, count)| (why.name(), count));
+    let all = named.into_iter().chain(ignored).chain(others);
+    let event = |(event, count): (&str, _)| EventReport {
+        event: event.to_owned(),
+        count,
+    };
+    let mut events: Vec<_> = all.map(event).collect();
+    events.sort_by(|a, b| a.event.cmp(&b.event));
+    events
 }
 
 /// Requests that the data path has served, and those that it has left to the core.
-fn fast_path(core: &Core<Tables>) -> FastPathTotals {
-    let slow = core.slow().map(|(why, count)| (why.name(), count));
-    let served = ("served", core.stats().served);
-    FastPathTotals {
+fn fast_path(core: &Core<Tables>, config: &Config) -> FastPathReport {
+    let outcome = |outcome: &str, requests, meaning: &str| OutcomeReport {
+        outcome: outcome.to_owned(),
+        requests,
+        meaning: meaning.to_owned(),
+    };
+    let served = outcome("served", core.stats().served, "answered by the data path");
+    let slow = core.slow();
+    let slow = slow.map(|(why, count)| outcome(why.name(), count, why.meaning()));
+    let is_away = core.serves_beside() && !core.tables().n4_is_attached();
+    FastPathReport {
+        kind: config.n4.fast_path.name().to_owned(),
+        interface: config.n4.interface.clone(),
+        trouble: is_away.then(|| "its program is not attached: the interface is gone".to_owned()),
         requests: std::iter::once(served).chain(slow).collect(),
-        templates: core.templates() as u64,
+        templates: core.templates().map(template).collect(),
+        templates_limit: TEMPLATES as u64,
+    }
+}
+
+fn template(of: TemplateView<'_>) -> TemplateReport {
+    let update = |update: &TemplateUpdate| {
+        let action = update.action.map(|action| match action {
+            LentAction::Forward => "forward",
+            LentAction::Buffer => "buffer",
+            LentAction::Notify => "notify",
+        });
+        let tunnel = update.tunnel.map(|_| "tunnel");
+        let ends = update.ends_tunnel.then_some("end marker");
+        let all: Vec<_> = [action, tunnel, ends].into_iter().flatten().collect();
+        all.join(", ")
+    };
+    TemplateReport {
+        smf: of.smf.to_string(),
+        octets: of.template.octets.len() as u64,
+        updates: of.template.updates.iter().map(update).collect(),
+        served: of.served,
     }
 }
 
@@ -322,7 +360,7 @@ fn buffers(network: &HostNetwork, about: &About) -> BufferTotals {
 }
 
 /// Counters of packets that user space made or sent: ICMP errors, fragments, advertisements, End Markers, packets by the kernel.
-fn slow_path(network: &HostNetwork) -> impl Iterator<Item = (String, u64)> {
+fn slow_path(network: &HostNetwork) -> impl Iterator<Item = (&'static str, u64)> {
     let counters = network.slow_path();
     let failed: u64 = counters.failed().map(|(_, count)| count).sum();
     let finished = network.finished();
@@ -339,7 +377,6 @@ fn slow_path(network: &HostNetwork) -> impl Iterator<Item = (String, u64)> {
         ("end_markers_failed", network.end_markers().failed()),
     ]
     .into_iter()
-    .map(|(name, count)| (name.to_owned(), count))
 }
 
 fn capacity(of: tables::CapacityReport) -> CapacityReport {

@@ -5,23 +5,24 @@
 //! happens. It runs in the control thread, before the core is asked, or beside it, in a program of the kernel ([`Engine`]), which tells of
 //! what it has served.
 
+mod aliases;
+mod beside;
+
 use std::collections::{BTreeSet, HashMap};
 use std::hint::spin_loop;
 use std::io;
-use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 
 use compiled::{
     Lent, LentAction, LentChange, LentProfile, LentTarget, SeidKey, Served, ServedBeside, Slow,
-    TEMPLATE_OCTETS, TEMPLATES, TakenFor, Template,
+    TEMPLATE_OCTETS, TEMPLATES, Template,
 };
 
 use crate::abi::host::{
     self, TP_N4_ASSOCIATION_SHIFT, TP_N4_BUFFER, TP_N4_BUSY, TP_N4_CANDIDATES, TP_N4_CONTROL,
     TP_N4_FORWARD, TP_N4_GENERATION_SHIFT, TP_N4_LENT, TP_N4_NOTIFY, TP_N4_PASSED_MASK,
-    TP_N4_PASSED_SHIFT, TP_N4_READY, TP_N4_STATE_MASK, TP_N4_STAYS, TP_N4_WAYS, tp_host_n4_serve,
-    tp_n4_alias, tp_n4_change, tp_n4_config, tp_n4_done, tp_n4_line, tp_n4_request, tp_n4_tables,
-    tp_n4_template,
+    TP_N4_PASSED_SHIFT, TP_N4_STATE_MASK, TP_N4_STAYS, tp_host_n4_serve, tp_n4_alias, tp_n4_change,
+    tp_n4_config, tp_n4_done, tp_n4_line, tp_n4_request, tp_n4_tables, tp_n4_template,
 };
 use crate::abi::{Line, from_words, words_of};
 use crate::engine::Engine;
@@ -33,7 +34,8 @@ use crate::served_log::{request_of, sender_of};
 use crate::store::node::NodeTables;
 use crate::store::retired::Retired;
 use crate::store::shard::ShardTables;
-use nexthop::Peer;
+use aliases::Alias;
+use beside::{BesideUs, UNKNOWN};
 
 /// Addresses that tunnels of lent sessions may lead to.
 pub(crate) const ALIASES: usize = 8192;
@@ -43,9 +45,6 @@ const COMES_LATE: u32 = 1 << 20;
 
 /// Sequence number of a line, which has 24 bits: no request has come.
 const NO_SEQUENCE: u32 = u32::MAX;
-
-/// Number of messages: nobody knows.
-const UNKNOWN: u16 = u16::MAX;
 
 /// Word of a line that has the sequence number.
 const SEQUENCE: usize = std::mem::offset_of!(tp_n4_line, sequence) / 8;
@@ -61,15 +60,6 @@ const _: () = assert!(compiled::LENT_FARS == host::TP_N4_FARS as usize);
 const _: () = assert!(compiled::LENT_PDRS == host::TP_N4_ENTRIES as usize);
 const _: () = assert!(Slow::ALL.len() + 1 == host::TP_N4_VERDICTS as usize);
 
-/// An address that tunnels lead to, and ours.
-#[derive(Clone, Copy, Debug)]
-struct Alias {
-    remote: IpAddr,
-    local: IpAddr,
-    /// FARs of lent sessions whose tunnel leads there.
-    users: u32,
-}
-
 /// Lines, templates and aliases.
 pub(crate) struct Lending {
     config: Box<tp_n4_config>,
@@ -81,32 +71,6 @@ pub(crate) struct Lending {
     request: Box<tp_n4_request>,
     /// `None`: the engine runs in this thread alone.
     beside: Option<Box<BesideUs>>,
-}
-
-/// An engine that runs beside this thread.
-#[derive(Debug)]
-struct BesideUs {
-    engine: Engine,
-    /// By place.
-    ready: HashMap<u32, Ready>,
-    /// Messages about sessions that have come here since they were lent last, by place: see `TP_N4_PASSED_SHIFT`. [`UNKNOWN`]: some
-    /// may have passed uncounted.
-    heard: Vec<u16>,
-    /// Places of sessions that were taken back, the last one last; `None`: it is not given back.
-    taken_back: Vec<Option<u32>>,
-    /// Aliases that may not be needed any more.
-    unused: BTreeSet<u16>,
-    /// The program serves nobody: messages may be under way that have passed when it was not attached yet.
-    is_fresh: bool,
-}
-
-/// Session that is lent when no message about it is under way.
-#[derive(Clone, Copy, Debug)]
-struct Ready {
-    /// Its owner word then, and the messages that had come here.
-    was: (u64, u16),
-    /// It has been looked at since.
-    is_old: bool,
 }
 
 impl std::fmt::Debug for Lending {
@@ -165,24 +129,6 @@ fn named(owner: u64) -> u64 {
 /// As `TP_N4_THROUGH()` takes it apart.
 fn profile_of(profile: LentProfile) -> u16 {
     u16::from(profile.through) << 8 | u16::from(profile.bar)
-}
-
-/// Octets of an address in front, and how many.
-fn octets_of(address: IpAddr) -> ([u8; 16], u8) {
-    let mut octets = [0; 16];
-    match address {
-        IpAddr::V4(v4) => octets[..4].copy_from_slice(&v4.octets()),
-        IpAddr::V6(v6) => octets = v6.octets(),
-    }
-    (octets, if address.is_ipv4() { 4 } else { 16 })
-}
-
-/// As `tp_n4_mix()`.
-fn mix(value: u64) -> u64 {
-    let mut x = value;
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
 }
 
 impl Lending {
@@ -277,86 +223,6 @@ impl Lending {
         }
     }
 
-    /// See [`compiled::Tables::take_back`].
-    pub(crate) fn take_back(&mut self, place: u32, taken_for: TakenFor) {
-        let taken = self.beside.is_some() && self.take(place);
-        let Some(beside) = &mut self.beside else {
-            return;
-        };
-        // A request that was served before can be read when this is over, and all that were in front of it.
-        beside.engine.wait();
-        beside.taken_back.push(taken.then_some(place));
-        if let Some(heard) = beside.heard.get_mut(place as usize) {
-            *heard = match taken_for {
-                TakenFor::Event => *heard,
-                TakenFor::Request if beside.is_fresh => UNKNOWN,
-                TakenFor::Request if *heard == UNKNOWN => UNKNOWN,
-                TakenFor::Request => (*heard + 1) % (UNKNOWN - UNKNOWN % 16),
-                TakenFor::Unmarked => UNKNOWN,
-            };
-        }
-    }
-
-    /// See [`compiled::Tables::give_back`].
-    pub(crate) fn give_back(&mut self) {
-        if let Some(beside) = &mut self.beside
-            && let Some(place) = beside.taken_back.pop().flatten()
-            && let Some(line) = self.lines.get(place as usize)
-        {
-            beside.offer(place, line);
-        }
-    }
-
-    /// See [`crate::Tables::attach_n4`]: messages that come here may not have met the program, and so nothing says how many have passed.
-    pub(crate) fn begin_anew(&mut self) {
-        let Some(beside) = &mut self.beside else {
-            return;
-        };
-        beside.engine.pause();
-        beside.is_fresh = true;
-        for heard in beside.heard.iter_mut().filter(|heard| **heard > 0) {
-            *heard = UNKNOWN;
-        }
-    }
-
-    /// See [`crate::Tables::n4_may_serve`].
-    pub(crate) fn may_serve(&mut self) {
-        if let Some(beside) = &mut self.beside {
-            beside.is_fresh = false;
-            beside.engine.go_on();
-        }
-    }
-
-    /// See [`crate::Tables::lend_again`].
-    pub(crate) fn lend_again(&mut self) {
-        let Some(beside) = &mut self.beside else {
-            return;
-        };
-        let BesideUs { ready, heard, .. } = &mut **beside;
-        ready.retain(|&place, ready| {
-            let Some(line) = self.lines.get(place as usize) else {
-                return false;
-            };
-            let now = (line.load(OWNER), heard[place as usize]);
-            let (owner, _) = now;
-            if state(owner) != TP_N4_READY || named(owner) != named(ready.was.0) {
-                return false;
-            }
-            // All that had come by the last look has been heard of, and nothing has come since.
-            let is_quiet = ready.is_old && now == ready.was;
-            let lent = named(owner) | u64::from(TP_N4_LENT);
-            if is_quiet && line.exchange(OWNER, owner, lent) {
-                heard[place as usize] = 0;
-                return false;
-            }
-            *ready = Ready {
-                was: now,
-                is_old: true,
-            };
-            true
-        });
-    }
-
     /// See [`compiled::Tables::heard`].
     pub(crate) fn heard(&self, place: u32, sequence: u32) {
         let Some((line, at)) = self.line(place).zip(self.lines.get(place as usize)) else {
@@ -427,15 +293,6 @@ impl Lending {
         self.leave_all(&before, beside);
     }
 
-    /// None of these FARs leads anywhere any more.
-    fn leave_all(&mut self, line: &tp_n4_line, beside: &mut Beside<'_>) {
-        for (&alias, &state) in line.alias.iter().zip(&line.state) {
-            if u32::from(state) != TP_N4_STAYS {
-                self.leave(alias, beside);
-            }
-        }
-    }
-
     /// See [`compiled::Tables::lend`].
     pub(crate) fn lend(&mut self, handle: &Handle, lent: &Lent, beside: &mut Beside<'_>) {
         let mut line = tp_n4_line {
@@ -504,110 +361,6 @@ impl Lending {
         }
         if state(line.owner) == TP_N4_LENT {
             own.offer(lent.place, at);
-        }
-    }
-
-    /// The place of an address, with one user more. `None`: there is no room, or none for a peer.
-    fn join(
-        &mut self,
-        remote: IpAddr,
-        local: IpAddr,
-        through: u8,
-        beside: &mut Beside<'_>,
-    ) -> Option<u16> {
-        let (octets, length) = octets_of(remote);
-        let [first, second] = [0, 8].map(|at| {
-            let word = octets.get(at..at + 8)?.try_into().ok()?;
-            Some(u64::from_le_bytes(word))
-        });
-        let (first, second) = (first?, second?);
-        let hash = mix(mix(first ^ self.config.salt) ^ second ^ u64::from(through)) >> 32;
-        let set = hash as usize & (ALIASES - 1) & !(TP_N4_WAYS as usize - 1);
-        let ways = set..set + TP_N4_WAYS as usize;
-        let is = |alias: &tp_n4_alias| {
-            (alias.length, alias.through, alias.address) == (length, through, octets)
-        };
-        let known = ways.clone().find(|&at| is(&self.aliases[at]));
-        if let Some(at) = known {
-            let known = self.known[at].as_mut()?;
-            known.users += 1;
-            return Some(at as u16);
-        }
-        let at = ways.clone().find(|&at| self.aliases[at].length == 0)?;
-        let udp = false;
-        let peer = Peer { remote, local, udp };
-        let peer = beside.node.peers.keep(peer)?;
-        let alias = tp_n4_alias {
-            address: octets,
-            peer,
-            length,
-            through,
-            ..tp_n4_alias::default()
-        };
-        self.set_alias(at, alias);
-        let users = 1;
-        self.known[at] = Some(Alias {
-            remote,
-            local,
-            users,
-        });
-        Some(at as u16)
-    }
-
-    /// One user of an alias less; without any it goes.
-    fn leave(&mut self, alias: u16, beside: &mut Beside<'_>) {
-        let at = usize::from(alias);
-        let Some(Some(known)) = self.known.get_mut(at) else {
-            return;
-        };
-        known.users -= 1;
-        if known.users == 0 {
-            match &mut self.beside {
-                // A request that was served, and not heard of yet, may lead there.
-                Some(beside) => {
-                    beside.unused.insert(alias);
-                }
-                None => self.forget(at, beside),
-            }
-        }
-    }
-
-    fn forget(&mut self, at: usize, beside: &mut Beside<'_>) {
-        self.known[at] = None;
-        let peer = self.aliases[at].peer;
-        self.set_alias(at, tp_n4_alias::default());
-        beside.node.let_go_of_peer(peer, beside.grace);
-    }
-
-    fn set_alias(&mut self, at: usize, alias: tp_n4_alias) {
-        self.aliases[at] = alias;
-        if let Some(engine) = self.engine() {
-            engine.set_alias(at, &alias);
-        }
-    }
-
-    /// See [`compiled::Tables::pause`].
-    pub(crate) fn pause(&mut self) {
-        if let Some(engine) = self.engine_mut() {
-            engine.pause();
-        }
-    }
-
-    /// See [`compiled::Tables::go_on`].
-    pub(crate) fn go_on(&mut self, beside: &mut Beside<'_>) {
-        let Some(own) = &mut self.beside else {
-            return;
-        };
-        // All that was served has been heard of.
-        for alias in std::mem::take(&mut own.unused) {
-            let at = usize::from(alias);
-            if self.known[at].is_some_and(|known| known.users == 0) {
-                self.forget(at, beside);
-            }
-        }
-        let is_fresh = self.beside.as_ref().is_some_and(|own| own.is_fresh);
-        if let Some(engine) = self.engine_mut().filter(|_| !is_fresh) {
-            engine.go_on();
         }
     }
 
@@ -813,43 +566,6 @@ impl Lending {
                     let head = shard.entries.head(entry);
                     shard.behind_buffered(entry, head, grace);
                     shard.entries.release_buffered(entry);
-                }
-            }
-        }
-    }
-}
-
-impl BesideUs {
-    /// The session in this place is not given back, nor is it ready.
-    fn keep(&mut self, place: u32) {
-        self.ready.remove(&place);
-        for taken in &mut self.taken_back {
-            taken.take_if(|taken| *taken == place);
-        }
-    }
-
-    /// The session in this place, which the control plane has, is lent: at once if all messages about it that have passed have come
-    /// here, else when none can be under way.
-    fn offer(&mut self, place: u32, line: &Line) {
-        self.keep(place);
-        let heard = &mut self.heard[place as usize];
-        loop {
-            let owner = line.load(OWNER);
-            let all_heard = *heard != UNKNOWN
-                && passed(owner) == u64::from(*heard) & u64::from(TP_N4_PASSED_MASK);
-            if all_heard {
-                let lent = named(owner) | u64::from(TP_N4_LENT);
-                if line.exchange(OWNER, owner, lent) {
-                    *heard = 0;
-                    return;
-                }
-            } else {
-                let ready = owner | u64::from(TP_N4_READY);
-                if line.exchange(OWNER, owner, ready) {
-                    let was = (ready, *heard);
-                    let is_old = false;
-                    self.ready.insert(place, Ready { was, is_old });
-                    return;
                 }
             }
         }

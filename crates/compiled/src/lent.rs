@@ -277,9 +277,9 @@ impl Slow {
             Self::Sequence => "not newer than the last one about the session, so perhaps repeated",
             Self::CpSeid => "it gives the session another SEID of the SMF's",
             Self::Far => "the session has no such FAR, or one of another kind",
-            Self::Tunnel => "no tunnel leads to that gNB yet",
+            Self::Tunnel => "no tunnel leads to that gNB yet, or the TEID is 0",
             Self::Waiting => "packets wait for the UE",
-            Self::Frame => "the datagram has options or is a fragment",
+            Self::Frame => "the datagram has options, is a fragment, or is not whole",
             Self::Checksum => "the UDP checksum is wrong, missing or not finished",
             Self::Source => {
                 "from no association, or from an address of several, or of an SMF that is to hear of our load"

@@ -59,10 +59,10 @@ pub struct FastPathReport {
     /// Interface of the program that serves them; absent with `user`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
-    /// Why it serves nobody; absent: it does.
+    /// Why its program meets no request; absent: it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
-    /// By outcome, `served` first; all of them.
+    /// By outcome, `served` first; all of them. `frame` counts other messages, too, which nobody can tell there.
     pub requests: Vec<OutcomeReport>,
     /// Kinds of requests that it has learned.
     pub templates: Vec<TemplateReport>,

@@ -81,7 +81,7 @@ impl ServedLog {
     pub(crate) fn seid_ahead(&self, others: usize) -> Option<u64> {
         const LENGTH: u64 = (HEADER + RECORD as u64).next_multiple_of(HEADER);
         let begin = self.next + others as u64 * LENGTH;
-        // Before that nobody has written there.
+        // Nobody has written there yet.
         if begin + LENGTH > self.ring.written() {
             return None;
         }

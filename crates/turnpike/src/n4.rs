@@ -7,6 +7,8 @@ use crate::table::Table;
 
 /// Outcome of a request that the data path has answered.
 const SERVED: &str = "served";
+/// ... of a message of which nobody has seen what it is.
+const FRAME: &str = "frame";
 
 pub(crate) fn show(body: &N4Body) -> String {
     let mut messages = Table::new(["MESSAGE", "WAY", "CAUSE", "COUNT"]);
@@ -28,7 +30,8 @@ fn fast_path(of: Option<&FastPathReport>) -> String {
     let Some(of) = of else {
         return "The control plane serves all requests (n4.fast_path)\n".to_owned();
     };
-    let all: u64 = of.requests.iter().map(|of| of.requests).sum();
+    let known = of.requests.iter().filter(|of| of.outcome != FRAME);
+    let all: u64 = known.map(|of| of.requests).sum();
     let served = of.requests.iter().find(|of| of.outcome == SERVED);
     let served = served.map_or(0, |of| of.requests);
     let by = of.interface.as_ref();
@@ -52,6 +55,7 @@ fn fast_path(of: Option<&FastPathReport>) -> String {
         meaning,
     } in of.requests.iter().filter(|of| of.requests > 0)
     {
+        let all = if outcome == FRAME { 0 } else { all };
         outcomes.row([outcome, requests, &Plain(share(*requests, all)), meaning]);
     }
     if !outcomes.is_empty() {

@@ -286,16 +286,16 @@ impl Record {
         if record.put(record.names.as_ref()) != octets {
             return Err(RecordError::Malformed);
         }
+        let record = record.checked(&read.rules)?;
         if let Some(names) = &record.names {
             let named: Vec<ConfigPlace> = names.places().collect();
             let places = places_of(&mut read.rules, record.context.endpoints());
             let is_exact = places.into_iter().eq(named);
             hold(is_exact, "names of what its rules do not name")
-                .map_err(RecordError::Impossible)?;
-            hold(names.are_possible(), "a name of something else")
+                .and_then(|()| hold(names.are_possible(), "a name of something else"))
                 .map_err(RecordError::Impossible)?;
         }
-        record.checked(&read.rules)
+        Ok(record)
     }
 
     /// The record that these octets are, which the node wrote whose associations have these numbers, and whose configuration
@@ -308,7 +308,7 @@ impl Record {
         let Read {
             seid,
             context,
-            rules,
+            mut rules,
             association,
             counted,
             answered,
@@ -327,6 +327,10 @@ impl Record {
         if again != octets {
             return Err(RecordError::Malformed);
         }
+        let is_named = |place| names.get(place).map(|_| place);
+        let are_named = each_place(&mut rules, context.endpoints(), is_named);
+        let nameless = "rules that name what has no name";
+        are_named.map_err(|_| RecordError::Impossible(nameless))?;
         let smf = smf_of(association);
         let record = Self {
             seid,
@@ -490,20 +494,26 @@ fn unknown_attribute(rules: &Rules) -> Option<(RuleId, u8)> {
 /// Places in the configuration that the rules of a session name, which stay as they are.
 fn places_of(rules: &mut Rules, endpoints: &[Endpoint]) -> BTreeSet<ConfigPlace> {
     let mut places = BTreeSet::new();
-    let mut note = |place| {
+    let note = |place| {
         places.insert(place);
         Some(place)
     };
-    let mut all = Relocation(&mut note);
-    let mut endpoints = endpoints.to_vec();
-    let pdrs = rules.pdrs.iter_mut().try_for_each(|pdr| all.pdr(pdr));
-    let fars = rules.fars.iter_mut().try_for_each(|far| all.far(far));
-    let endpoints = (endpoints.iter_mut()).try_for_each(|known| known.relocate(&mut all));
-    debug_assert!(
-        pdrs.and(fars).and(endpoints).is_ok(),
-        "each stays where it is"
-    );
+    let all = each_place(rules, endpoints, note);
+    debug_assert!(all.is_ok(), "each stays where it is");
     places
+}
+
+/// Each place in the configuration that the rules of a session name becomes another one; the first that has none is the error.
+fn each_place(
+    rules: &mut Rules,
+    endpoints: &[Endpoint],
+    mut to: impl FnMut(ConfigPlace) -> Option<ConfigPlace>,
+) -> Result<(), ConfigPlace> {
+    let mut all = Relocation(&mut to);
+    let mut endpoints = endpoints.to_vec();
+    rules.pdrs.iter_mut().try_for_each(|pdr| all.pdr(pdr))?;
+    rules.fars.iter_mut().try_for_each(|far| all.far(far))?;
+    (endpoints.iter_mut()).try_for_each(|known| known.relocate(&mut all))
 }
 
 /// Sorted, so that one is soon found: a record may have tens of thousands of rules.

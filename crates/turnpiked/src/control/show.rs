@@ -318,7 +318,7 @@ fn fast_path(core: &Core<Tables>, config: &Config) -> FastPathReport {
     FastPathReport {
         kind: config.n4.fast_path.name().to_owned(),
         interface: config.n4.interface.clone(),
-        trouble: is_away.then(|| "its program is not attached: the interface is gone".to_owned()),
+        trouble: is_away.then(|| "its program is not attached, and the log says why".to_owned()),
         requests: std::iter::once(served).chain(slow).collect(),
         templates: core.templates().map(template).collect(),
         templates_limit: TEMPLATES as u64,

@@ -3,7 +3,6 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::io;
 use std::os::fd::AsFd;
 use std::panic::resume_unwind;
 use std::thread;
@@ -87,12 +86,17 @@ pub(super) fn empty_maps(layout: &Layout) -> Result<Maps, SetupError> {
         let make = &make;
         let others = (1..threads).map(|maker| {
             let builder = thread::Builder::new().name("maps".into());
-            builder.spawn_scoped(scope, move || make(maker))
+            let other = builder.spawn_scoped(scope, move || make(maker));
+            other.map_err(|_| maker)
         });
-        let others: io::Result<Vec<_>> = others.collect();
-        let (others, mut all) = (others?, make(0)?);
+        let others: Vec<_> = others.collect();
+        let mut all = make(0)?;
         for other in others {
-            all.extend(other.join().unwrap_or_else(|why| resume_unwind(why))?);
+            all.extend(match other {
+                Ok(other) => other.join().unwrap_or_else(|why| resume_unwind(why))?,
+                // There is no thread to be had.
+                Err(maker) => make(maker)?,
+            });
         }
         Ok(all)
     })

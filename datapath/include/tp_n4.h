@@ -102,30 +102,24 @@ struct tp_n4_config {
 	__u16 reserved[3];
 };
 
-/* Why a request is the control plane's. TP_N4_SLOW(SYMBOL, name, meaning) */
-#define TP_N4_REASONS(TP_N4_SLOW)                                                                       \
-	TP_N4_SLOW(OTHER, other, "no Session Modification Request, or with another header")             \
-	TP_N4_SLOW(TEMPLATE, template, "no template of a request like this")                            \
-	TP_N4_SLOW(SESSION, session, "the session is another SMF's, not there, or not served so")       \
-	TP_N4_SLOW(SEQUENCE, sequence, "not newer than the last one about the session: it may be repeated") \
-	TP_N4_SLOW(CP_SEID, cp_seid, "the SMF gives the session another SEID")                          \
-	TP_N4_SLOW(FAR, far, "the session has no such FAR, or one that says something else")            \
-	TP_N4_SLOW(TUNNEL, tunnel, "no tunnel leads to this address yet, or the TEID is 0")             \
-	TP_N4_SLOW(WAITING, waiting, "packets wait for the UE")                                         \
-	TP_N4_SLOW(FRAME, frame, "the datagram has options, is a fragment, or is not whole")            \
-	TP_N4_SLOW(CHECKSUM, checksum, "a checksum is wrong, missing or not finished yet")              \
-	TP_N4_SLOW(SOURCE, source, "no association has this address")                                   \
-	TP_N4_SLOW(PAUSED, paused,                                                                      \
-		   "the control plane was at work on more than one session, or the program was attached a moment ago") \
-	TP_N4_SLOW(LOG, log, "the control plane has not yet heard of so many others")
-
-#define TP_N4_NUMBER(SYMBOL, name, meaning) TP_N4_SLOW_##SYMBOL,
+/* Why a request is the control plane's: in words, and in this order, in crates/compiled/src/lent.rs. */
 enum tp_n4_verdict {
 	TP_N4_SERVED = 0,
-	TP_N4_REASONS(TP_N4_NUMBER)
+	TP_N4_SLOW_OTHER,
+	TP_N4_SLOW_TEMPLATE,
+	TP_N4_SLOW_SESSION,
+	TP_N4_SLOW_SEQUENCE,
+	TP_N4_SLOW_CP_SEID,
+	TP_N4_SLOW_FAR,
+	TP_N4_SLOW_TUNNEL,
+	TP_N4_SLOW_WAITING,
+	TP_N4_SLOW_FRAME,
+	TP_N4_SLOW_CHECKSUM,
+	TP_N4_SLOW_SOURCE,
+	TP_N4_SLOW_PAUSED,
+	TP_N4_SLOW_LOG,
 	TP_N4_VERDICTS,
 };
-#undef TP_N4_NUMBER
 
 /* A message. */
 struct tp_n4_request {

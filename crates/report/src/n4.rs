@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 pub struct N4Body {
     /// PFCP messages by kind.
     pub messages: Vec<MessageReport>,
-    /// What else happened, in alphabetical order.
+    /// Other events, in alphabetical order.
     pub events: Vec<EventReport>,
     /// Absent: `n4.fast_path` is off.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -139,7 +139,7 @@ enum Question {
     Peers,
     /// Holdings of each SMF, and how much of them others cannot take.
     Smfs,
-    /// What SMFs ask and get on N4, and which requests the data path serves (n4.fast_path).
+    /// Messages and events of N4, and requests that the data path serves (n4.fast_path).
     N4,
     /// Packets of one user as they come: which rules each hit, or why it was lost.
     Trace(trace::Options),

@@ -18,7 +18,7 @@ use crate::shard::Shard;
 pub struct TemplateView<'a> {
     /// SMF that asks so.
     pub smf: &'a NodeId,
-    /// What they have in common.
+    /// Their common octets, and the changes that each Update FAR asks for.
     pub template: &'a Template,
     /// How many were served.
     pub served: u64,

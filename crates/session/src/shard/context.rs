@@ -13,7 +13,7 @@ use crate::shard::index::inactivity::Watch;
 use crate::shard::index::paging::PagingState;
 use crate::shard::index::sets::Membership;
 use crate::shard::index::stopped::{Indicated, paused};
-use crate::shard::kept::{Ends, Kept, Part, Places, ToKeep};
+use crate::shard::kept::{Ends, Kept, ToKeep};
 use crate::usage::measured::Usage;
 use crate::usage::urr_rules::UrrRules;
 
@@ -105,32 +105,16 @@ impl Context {
 
     /// All rules.
     pub(crate) fn rules(&self) -> Rules {
-        let (mut pdrs, mut fars, mut qers, mut bars) = Default::default();
-        self.kept.read(Places {
-            pdrs: &mut pdrs,
-            fars: &mut fars,
-            qers: &mut qers,
-            bars: &mut bars,
-        });
         Rules {
-            pdrs: pdrs.into(),
-            fars: fars.into(),
-            qers: qers.into(),
             urrs: self.urrs().into(),
-            bars: bars.into(),
+            ..self.kept.rules()
         }
     }
 
     /// It has these rules now, but for URRs, which stay.
     pub(crate) fn keep(&mut self, rules: &Rules) {
-        let rules = ToKeep {
-            pdrs: Part::new(&rules.pdrs),
-            fars: Part::new(&rules.fars),
-            qers: Part::new(&rules.qers),
-            bars: Part::new(&rules.bars),
-        };
-        self.kept
-            .write(rules, &mut Ends::default(), &mut Vec::new());
+        let (ends, scratch) = (&mut Ends::default(), &mut Vec::new());
+        self.kept.write(ToKeep::of(rules), ends, scratch);
     }
 
     /// How many PDRs, FARs, QERs, URRs and BARs there are.

@@ -44,7 +44,7 @@ pub(crate) struct Part<'a, R> {
 }
 
 impl<'a, R> Part<'a, R> {
-    pub(crate) fn new(rules: &'a [R]) -> Self {
+    fn new(rules: &'a [R]) -> Self {
         let changed = true;
         Self { rules, changed }
     }
@@ -68,7 +68,17 @@ pub(crate) struct Places<'a> {
     pub(crate) bars: &'a mut Vec<Bar>,
 }
 
-impl ToKeep<'_> {
+impl<'a> ToKeep<'a> {
+    /// All of these, but for URRs.
+    pub(crate) fn of(rules: &'a Rules) -> Self {
+        Self {
+            pdrs: Part::new(&rules.pdrs),
+            fars: Part::new(&rules.fars),
+            qers: Part::new(&rules.qers),
+            bars: Part::new(&rules.bars),
+        }
+    }
+
     /// Appends them; what has not changed, as it is in `before`, which ends there.
     fn put(&self, before: &[u8], ends: Ends, into: &mut Vec<u8>) -> Ends {
         let Self {
@@ -100,32 +110,34 @@ impl Kept {
     /// Octets from elsewhere, if they are rules as [`Self::write`] writes them, and nothing else. And those rules, of which URRs are none.
     pub(crate) fn of(octets: &[u8]) -> Result<(Self, Rules), Malformed> {
         let kept = Self(octets.into());
+        let rules = kept.try_rules()?;
+        let mut again = Vec::with_capacity(octets.len());
+        ToKeep::of(&rules).put(&[], Ends::default(), &mut again);
+        (again == octets).then_some((kept, rules)).ok_or(Malformed)
+    }
+
+    /// All rules, of which URRs are none.
+    pub(crate) fn rules(&self) -> Rules {
+        let rules = self.try_rules();
+        debug_assert!(rules.is_ok(), "we wrote it");
+        rules.unwrap_or_default()
+    }
+
+    fn try_rules(&self) -> Result<Rules, Malformed> {
         let (mut pdrs, mut fars, mut qers, mut bars) = Default::default();
-        kept.try_read(Places {
+        self.try_read(Places {
             pdrs: &mut pdrs,
             fars: &mut fars,
             qers: &mut qers,
             bars: &mut bars,
         })?;
-        let rules = ToKeep {
-            pdrs: Part::new(&pdrs),
-            fars: Part::new(&fars),
-            qers: Part::new(&qers),
-            bars: Part::new(&bars),
-        };
-        let mut again = Vec::with_capacity(octets.len());
-        rules.put(&[], Ends::default(), &mut again);
-        if again != octets {
-            return Err(Malformed);
-        }
-        let rules = Rules {
+        Ok(Rules {
             pdrs: pdrs.into(),
             fars: fars.into(),
             qers: qers.into(),
             urrs: Box::default(),
             bars: bars.into(),
-        };
-        Ok((kept, rules))
+        })
     }
 
     /// Become these rules. `ends`: what [`Self::read`] has said, and would say afterwards. `scratch`: any octets, kept for their

@@ -195,7 +195,7 @@ struct Read {
     smf: Option<NodeId>,
     association: Option<u32>,
     context: Context,
-    /// Those of the context.
+    /// Rules of the context.
     rules: Rules,
     names: Option<Names>,
     counted: Vec<CountedAt>,

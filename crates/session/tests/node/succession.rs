@@ -437,6 +437,22 @@ fn nor_one_that_is_held_from_another_port() {
 }
 
 #[test]
+fn a_session_that_names_what_its_node_has_no_name_for_is_none_of_its() {
+    let (mut world, mut smf, mut kept) = (world(), Smf::new(SMF1), Memory::default());
+    world.core.note_changes();
+    smf.associate(&mut world);
+    smf.establish(&mut world);
+    kept.keep(&mut world.core, true);
+    let session = kept.sessions.values().next().unwrap();
+    let read = |node: &[u8]| NodeRecord::read(node).unwrap().session(session);
+    assert!(read(&kept.node).is_ok());
+    // Not one that keeps sessions by places: it has no names.
+    let nameless = RecordError::Impossible("rules that name what has no name");
+    let other = world.core.node_record().write();
+    assert_eq!(read(&other), Err(nameless));
+}
+
+#[test]
 fn a_record_of_another_node_or_start_is_refused_and_nothing_has_changed() {
     let (mut world, mut smf) = (world(), Smf::new(SMF1));
     smf.associate(&mut world);

@@ -261,7 +261,7 @@ fn messages(stats: &Stats) -> Vec<MessageReport> {
     messages
 }
 
-/// What has happened on N4, and `others`.
+/// Counts of events of N4, and `others`.
 fn events(stats: &Stats, others: impl Iterator<Item = (&'static str, u64)>) -> Vec<EventReport> {
     let named = [
         ("other_version", stats.other_versions),

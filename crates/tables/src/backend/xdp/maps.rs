@@ -78,24 +78,24 @@ pub(super) fn empty_maps(layout: &Layout) -> Result<Maps, SetupError> {
         _ => thread::available_parallelism().map_or(1, |cpus| cpus.get().min(THREADS)),
     };
     let makers = makers(layout, threads);
-    let make = |maker| {
+    let made_by = |maker| {
         let is_its = |name: &str| makers.get(name).copied().unwrap_or(0) == maker;
         make(&capacities, is_its)
     };
     thread::scope(|scope| {
-        let make = &make;
+        let made_by = &made_by;
         let others = (1..threads).map(|maker| {
             let builder = thread::Builder::new().name("maps".into());
-            let other = builder.spawn_scoped(scope, move || make(maker));
+            let other = builder.spawn_scoped(scope, move || made_by(maker));
             other.map_err(|_| maker)
         });
         let others: Vec<_> = others.collect();
-        let mut all = make(0)?;
+        let mut all = made_by(0)?;
         for other in others {
             all.extend(match other {
                 Ok(other) => other.join().unwrap_or_else(|why| resume_unwind(why))?,
                 // There is no thread to be had.
-                Err(maker) => make(maker)?,
+                Err(maker) => made_by(maker)?,
             });
         }
         Ok(all)
@@ -115,7 +115,7 @@ fn makers(layout: &Layout, threads: usize) -> HashMap<&'static str, usize> {
     tables.into_iter().filter_map(maker).collect()
 }
 
-/// Those maps that are meant.
+/// Make the maps that are meant.
 fn make(capacities: &[(&str, u32)], is_meant: impl Fn(&str) -> bool) -> Result<Maps, SetupError> {
     let mut open = open(object_for(Features::NONE)?)?;
     for mut program in open.progs_mut() {

@@ -58,6 +58,8 @@ pub const GNBS_V6: [Ipv6Addr; 2] = [
 const FIRST_TEIDS: [u32; 2] = [0x1000_0001, 0x2000_0001];
 /// Configuration of N4 of a UPF whose program answers SMFs itself.
 pub(crate) const BY_PROGRAM: &str = "fast_path = \"data\"\ninterface = \"n4\"";
+/// The same where SMFs are in the radio network: N4 comes by the interface of N3.
+pub(crate) const BY_SHARED_PROGRAM: &str = "fast_path = \"data\"\ninterface = \"n3\"";
 /// Octets of IP that N3 and N6 carry.
 pub(crate) const LINK_MTU: u32 = 1500;
 
@@ -226,7 +228,7 @@ impl World {
         let upf_ns = Netns::create(&prefix, "upf")?;
         upf::prepare(&upf_ns)?;
         let (ran_ns, gnb_ns) = links::radio_side(&prefix, &upf_ns, wanted)?;
-        let smf_ns = links::control_side(&prefix, &upf_ns, wanted)?;
+        let smf_ns = links::control_side(&prefix, (&upf_ns, &ran_ns), wanted)?;
         let dn_ns = links::data_network(&prefix, &upf_ns, wanted)?;
         let second_dn_ns = wanted
             .second_dn
@@ -305,6 +307,20 @@ impl World {
     pub fn replug_n4(&self) -> Result<()> {
         self.upf_ns.ip("link del n4")?;
         links::plug_n4(&self.upf_ns, &self.smf_ns, (self.smfs.len(), true))
+    }
+
+    /// The interface that N3 and N4 share goes away, and there is another one of its name.
+    pub fn replug_n3_with_n4(&self) -> Result<()> {
+        self.upf_ns.ip("link del n3")?;
+        links::plug_upf_into_radio(&self.upf_ns, &self.ran_ns)?;
+        let far = End {
+            netns: &self.ran_ns,
+            name: "upf",
+        };
+        take_redirected(far)?;
+        self.upf_ns.ip(&format!(
+            "addr add {UPF_N3}/24 dev n3\naddr add {UPF_N4}/24 dev n3"
+        ))
     }
 
     /// Starts the UPF, when it is down.

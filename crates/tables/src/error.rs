@@ -34,6 +34,9 @@ pub enum SetupError {
     /// An interface was made anew, and this data path cannot take it up again: the port of this number.
     #[error("this data path cannot take up the interface of port {0} again: restart turnpiked")]
     NotAnew(usize),
+    /// The program of N4 comes behind another one, which is not there.
+    #[error("the interface {0} carries users' packets as well, and their program is not attached")]
+    NotMet(String),
     /// The kernel would not take a map or a program.
     #[error("{what}: {error}")]
     Bpf {

@@ -50,6 +50,9 @@ pub struct PortConfig {
     /// Numbers of the threads that poll its receive queues, for a data path over DPDK: of receive cores in the pipeline, of workers
     /// in run to completion. None: all of them do.
     pub polled_by: Vec<u32>,
+    /// N4 comes by it, too: requests meet the program that serves them behind that of users' packets. Of XDP alone, without users that
+    /// are spread by their addresses.
+    pub has_n4: bool,
     /// The kernel forwards the packets that come in towards UEs, and has spent their hop.
     pub is_forwarded: bool,
 }

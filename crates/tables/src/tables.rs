@@ -219,22 +219,53 @@ impl Tables {
             return Ok(false);
         };
         let mut program = program?;
-        let interface = self.n4.as_ref().and_then(|n4| n4.interface.as_ref());
-        let attached = match interface.filter(|_| !program.is_attached()) {
-            Some(interface) => {
-                self.store.begin_n4_anew();
-                let ifindex = ifindex_of(interface);
-                ifindex.and_then(|ifindex| program.attach((interface, ifindex)).map(|()| true))
-            }
-            None => Ok(false),
+        let attached = match program.is_attached() && self.n4_port_is_there() {
+            true => Ok(false),
+            false => self.meet_n4(&mut program),
         };
         self.n4_program = Some(Ok(program));
         attached
     }
 
+    /// Whether it is attached now: there is an interface for it.
+    fn meet_n4(&mut self, program: &mut N4) -> Result<bool, SetupError> {
+        let Some(interface) = self.n4.as_ref().and_then(|n4| n4.interface.as_ref()) else {
+            return Ok(false);
+        };
+        let ifindex = ifindex_of(interface)?;
+        if !self.n4_port_is_there() {
+            return Err(SetupError::NotMet(interface.clone()));
+        }
+        self.store.begin_n4_anew();
+        match self.n4_port() {
+            Some(_) => program.attach_behind()?,
+            None => program.attach((interface, ifindex))?,
+        }
+        Ok(true)
+    }
+
+    /// The port whose interface N4 shares with users' packets.
+    fn n4_port(&self) -> Option<usize> {
+        self.ports.iter().position(|port| port.has_n4)
+    }
+
+    /// Whether packets meet the program that N4's comes behind, if it comes behind one.
+    fn n4_port_is_there(&self) -> bool {
+        self.n4_port().is_none_or(|port| self.is_attached(port))
+    }
+
+    /// Requests that come when the interface of this port is another one are not to meet a program that knows nothing of those that have
+    /// come in between.
+    fn part_from_n4(&mut self, port: usize) {
+        if self.n4_port() == Some(port) {
+            self.detach_n4();
+        }
+    }
+
     /// Whether requests meet the program that serves PFCP.
     pub fn n4_is_attached(&self) -> bool {
         matches!(&self.n4_program, Some(Ok(program)) if program.is_attached())
+            && self.n4_port_is_there()
     }
 
     /// All messages about sessions that had passed when the program was attached, and had not met it so, have come to the core.
@@ -264,6 +295,7 @@ impl Tables {
 
     /// Attach the program of a port to its interface, which was made anew under this number.
     pub fn attach_port(&mut self, port: usize, ifindex: u32) -> Result<(), SetupError> {
+        self.part_from_n4(port);
         self.programs.backend_mut().attach_port(port, ifindex)
     }
 
@@ -274,6 +306,7 @@ impl Tables {
 
     /// The interface of a port is gone. Frames that would leave by it are lost until [`Self::attach_port`] succeeds.
     pub fn detach_port(&mut self, port: usize) {
+        self.part_from_n4(port);
         self.programs.backend_mut().detach_port(port);
     }
 

@@ -63,6 +63,8 @@ pub(crate) fn ports(config: &Config) -> Vec<PortConfig> {
         addresses: interface.addresses.clone(),
         device: interface.device.clone().unwrap_or_default(),
         polled_by: config.polled_by(interface),
+        has_n4: config.n4.fast_path == FastPath::Data
+            && config.n4.interface.as_ref() == Some(&interface.name),
         is_forwarded: config.datapath.kind == DatapathKind::Kernel,
     };
     config.interface.iter().map(port).collect()

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /* PFCP as an XDP program, on the interface that N4 comes by: what n4/serve.h serves is answered where it came in. Everything else
- * goes on to the kernel, as if there were no program.
+ * goes on to the kernel, as if there were no program. On an interface that carries users' packets as well it is called by their program
+ * (turnpike.bpf.c), with what that leaves to the kernel.
  *
  * The loader sets max_entries: lines to the places of sessions, aliases to a power of two, n4_cpus to the possible CPUs; entries,
  * sides and config are the pipeline's.

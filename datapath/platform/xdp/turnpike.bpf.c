@@ -19,6 +19,7 @@ const volatile __u32 tp_features = TP_BUILD;
 const volatile __u32 tp_port = 0;
 const volatile __u32 tp_roles = 0;
 const volatile __u32 tp_ni = 0;
+const volatile __u32 tp_with_n4 = 0; /* N4 comes by this interface, too */
 
 /* With TP_FEAT_SPREAD: one gNB is one flow to a NIC, whose RSS would leave all its users to one CPU. */
 #define TP_LANES_MAX 16
@@ -368,6 +369,15 @@ int tp_lane(struct xdp_md *ctx)
 }
 #endif
 
+/* The program of N4 (n4.bpf.c), where it shares an interface with users' packets: of these none pays for it. Empty while it serves
+ * nobody, and for good when the process that has it is gone. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} n4_next SEC(".maps");
+
 SEC("xdp")
 int turnpike(struct xdp_md *ctx)
 {
@@ -378,6 +388,8 @@ int turnpike(struct xdp_md *ctx)
 	outcome = tp_pipeline(ctx);
 	switch (outcome) {
 	case TP_OUT_PASS:
+		if (tp_with_n4)
+			bpf_tail_call(ctx, &n4_next, 0);
 		return XDP_PASS;
 	case TP_OUT_ANSWER:
 		/* Not by XDP_TX: the far end of a veth takes such frames into its queue and does not look there, unless it has a

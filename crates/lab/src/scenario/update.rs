@@ -10,12 +10,14 @@ use anyhow::{Context, Result, anyhow, ensure};
 use nix::sys::signal::Signal;
 
 use super::{Scenario, eventually};
+use crate::dn;
 use crate::flow::{self, Ledger, Shape};
 use crate::gnb::Downlink;
 use crate::gtpu::Container;
+use crate::ping::ping;
 use crate::smf::Style;
 use crate::wait::NEVER;
-use crate::world::{BY_PROGRAM, Family, GNBS, World};
+use crate::world::{BY_PROGRAM, BY_SHARED_PROGRAM, Family, GNBS, World};
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
@@ -39,6 +41,20 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         )
         .line("[n4]", BY_PROGRAM)
         .long(),
+        Scenario::new(
+            "update-under-load-shared-program",
+            "and where SMFs come by the interface of N3",
+            update_by_templates,
+        )
+        .line("[n4]", BY_SHARED_PROGRAM)
+        .long(),
+        Scenario::new(
+            "n3-with-n4-replugged",
+            "where N3 and N4 have one interface, spread over CPUs, that goes away and comes back, both are there again",
+            replug_n3_with_n4,
+        )
+        .line("[n4]", BY_SHARED_PROGRAM)
+        .line("[[interface]]", "spread_cpus = [0, 1]"),
         Scenario::new(
             "update-under-load-replugged",
             "N4's interface goes away and comes back: the program is there again",
@@ -202,6 +218,33 @@ fn update_and_replug(world: &mut World) -> Result<String> {
     );
     ensure!(by.is_string() && trouble.is_null(), "{shown:#}");
     Ok(format!("{seen}; {before} by a program, then {served}"))
+}
+
+fn replug_n3_with_n4(world: &mut World) -> Result<String> {
+    with_stays(world)?;
+    let attached = world.attach_plain("ue1", Family::V4)?;
+    let mut rounds = [0; 2];
+    for (turn, round) in rounds.iter_mut().enumerate() {
+        if turn == 1 {
+            world.replug_n3_with_n4()?;
+        }
+        let served = |world: &World| -> Result<u64> {
+            Ok(world.fast_path()?.get("served").copied().unwrap_or(0))
+        };
+        let before = served(world)?;
+        // Each path switch is answered, by whom ever, while the interface is found, and its program.
+        eventually("a path switch that the program serves", || {
+            *round += 1;
+            world.activate(&attached)?;
+            Ok(served(world)? > before)
+        })?;
+        let pinged = ping(&attached.ue.netns, dn::SERVER_V4.into(), 5, 20)?;
+        pinged.whole()?;
+    }
+    let [first, then] = rounds;
+    Ok(format!(
+        "{first} path switches until one was served by the program, {then} after"
+    ))
 }
 
 /// Ends of the UPF: two kills, then a reload that takes over, and so on.

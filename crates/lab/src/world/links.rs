@@ -3,8 +3,8 @@
 use anyhow::Result;
 
 use super::{
-    BY_PROGRAM, GNBS, GNBS_V6, LINK_MTU, ROUTER, ROUTER_V6, UPF_N3, UPF_N3_V6, UPF_N4, UPF_N4_V6,
-    UPF_N6, UPF_N6_V6, UPF_N9, Wanted, smf_address, smf_address_v6,
+    BY_PROGRAM, BY_SHARED_PROGRAM, GNBS, GNBS_V6, LINK_MTU, ROUTER, ROUTER_V6, UPF_N3, UPF_N3_V6,
+    UPF_N4, UPF_N4_V6, UPF_N6, UPF_N6_V6, UPF_N9, Wanted, smf_address, smf_address_v6,
 };
 use crate::dn;
 use crate::netns::{End, Netns, Prefix, cable};
@@ -53,6 +53,30 @@ fn with_lengths(addresses: Addresses) -> Vec<String> {
     v4.into_iter().chain(v6).collect()
 }
 
+/// N3 of a gNB, or of the UPF.
+fn n3(netns: &Netns) -> End<'_> {
+    End { netns, name: "n3" }
+}
+
+/// A cable to a port of the radio network's bridge.
+fn plug_into_radio(near: End<'_>, ran: &Netns, port: &str) -> Result<()> {
+    let far = End {
+        netns: ran,
+        name: port,
+    };
+    cable(near, far, LINK_MTU)?;
+    tags_in_frames(far)?;
+    in_one_ring(near)?;
+    in_one_ring(far)?;
+    ran.ip(&format!("link set {port} master br0"))
+}
+
+/// N3 of the UPF, without an address.
+pub(super) fn plug_upf_into_radio(upf_ns: &Netns, ran: &Netns) -> Result<()> {
+    plug_into_radio(n3(upf_ns), ran, "upf")?;
+    upf::give_face(n3(upf_ns))
+}
+
 pub(super) fn radio_side(
     prefix: &Prefix,
     upf_ns: &Netns,
@@ -61,31 +85,16 @@ pub(super) fn radio_side(
     let ran = Netns::create(prefix, "ran")?;
     ran.ip("link add br0 type bridge mcast_snooping 0\nlink set br0 up")?;
     let vlan = wanted.vlan.then_some(N3_VLAN);
-    let plug_in = |netns: &Netns, port: &str, own: Addresses| -> Result<()> {
-        let (near, far) = (
-            End { netns, name: "n3" },
-            End {
-                netns: &ran,
-                name: port,
-            },
-        );
-        cable(near, far, LINK_MTU)?;
-        tags_in_frames(far)?;
-        in_one_ring(near)?;
-        in_one_ring(far)?;
-        if port == "upf" {
-            upf::give_face(near)?;
-        }
-        ran.ip(&format!("link set {port} master br0"))?;
-        give_addresses(near, vlan, &with_lengths(own))
-    };
-    plug_in(upf_ns, "upf", wanted.over.addresses(UPF_N3, UPF_N3_V6))?;
+    let own = with_lengths(wanted.over.addresses(UPF_N3, UPF_N3_V6));
+    plug_upf_into_radio(upf_ns, &ran)?;
+    give_addresses(n3(upf_ns), vlan, &own)?;
     let mut gnbs = Vec::new();
     for (index, v4) in GNBS.into_iter().enumerate() {
         let name = format!("gnb{}", index + 1);
         let netns = Netns::create(prefix, &name)?;
-        let own = wanted.over.addresses(v4, GNBS_V6[index]);
-        plug_in(&netns, &name, own)?;
+        let own = with_lengths(wanted.over.addresses(v4, GNBS_V6[index]));
+        plug_into_radio(n3(&netns), &ran, &name)?;
+        give_addresses(n3(&netns), vlan, &own)?;
         gnbs.push(netns);
     }
     Ok((ran, gnbs))
@@ -112,11 +121,33 @@ pub(super) fn between_upfs(prefix: &Prefix, upf_ns: &Netns) -> Result<Netns> {
     Ok(netns)
 }
 
-pub(super) fn control_side(prefix: &Prefix, upf_ns: &Netns, wanted: &Wanted) -> Result<Netns> {
+pub(super) fn control_side(
+    prefix: &Prefix,
+    (upf_ns, ran_ns): (&Netns, &Netns),
+    wanted: &Wanted,
+) -> Result<Netns> {
     let netns = Netns::create(prefix, "smf")?;
-    let by_program = wanted.lines.iter().any(|(_, line)| *line == BY_PROGRAM);
-    plug_n4(upf_ns, &netns, (wanted.smfs, by_program))?;
+    let has = |own: &str| wanted.lines.iter().any(|(_, line)| *line == own);
+    if has(BY_SHARED_PROGRAM) {
+        join_radio(upf_ns, ran_ns, &netns, wanted.smfs)?;
+    } else {
+        plug_n4(upf_ns, &netns, (wanted.smfs, has(BY_PROGRAM)))?;
+    }
     Ok(netns)
+}
+
+/// So many SMFs are in the radio network, and the UPF has N4's address on N3.
+fn join_radio(upf_ns: &Netns, ran: &Netns, smf_ns: &Netns, smfs: usize) -> Result<()> {
+    let near = End {
+        netns: smf_ns,
+        name: "n4",
+    };
+    plug_into_radio(near, ran, "smf")?;
+    (0..smfs).try_for_each(|index| {
+        let v4 = smf_address(index);
+        smf_ns.ip(&format!("addr add {v4}/24 dev n4"))
+    })?;
+    upf_ns.ip(&format!("addr add {UPF_N4}/24 dev n3"))
 }
 
 /// The link between so many SMFs and the UPF, which may answer by a program.

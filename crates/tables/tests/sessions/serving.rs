@@ -186,18 +186,22 @@ impl Node {
         };
         let layout = Layout::for_sessions(64, 2, 4);
         let mut options = Options::default();
+        let mut ports = ports();
+        for port in &mut ports {
+            port.has_n4 = interface == Some(port.name.as_str());
+        }
         let mut tables = match way {
             Way::Data => {
                 options.n4 = Some(n4_port(interface));
                 let loaded = match pins {
-                    Some(pins) => Tables::pinned(&layout, &ports(), &options, pins),
-                    None => Tables::xdp(&layout, &ports(), &options),
+                    Some(pins) => Tables::pinned(&layout, &ports, &options, pins),
+                    None => Tables::xdp(&layout, &ports, &options),
                 };
                 let mut tables = loaded.unwrap();
                 (0..3).for_each(|port| tables.set_redirect(port, 1).unwrap());
                 tables
             }
-            _ => Tables::host(&layout, &ports(), &options).unwrap(),
+            _ => Tables::host(&layout, &ports, &options).unwrap(),
         };
         furnish(&mut tables);
         tables.set_buffer_control(Arc::new(Nobody));
@@ -1003,7 +1007,8 @@ const UNHEARD: usize = 4;
 
 /// A pair of interfaces, in the namespace of this thread.
 fn plug(name: &str) {
-    let link = ["link", "add", name, "type", "veth", "peer", "name", "far"];
+    let far = format!("{name}-far");
+    let link = ["link", "add", name, "type", "veth", "peer", "name", &far];
     let status = Command::new("ip").args(link).status().unwrap();
     assert!(status.success());
 }
@@ -1066,6 +1071,86 @@ fn what_came_before_the_program_was_there_is_not_overtaken() {
         world.hear(smf, &datagram);
         assert_eq!(world.nodes[1].served(), before + 1);
     }
+}
+
+/// With N3 and N4 on one interface a request meets first the program of N3.
+#[test]
+fn an_interface_of_users_packets_may_have_n4_as_well() {
+    need_root();
+    unshare(CloneFlags::CLONE_NEWNET).unwrap();
+    let gnb = IpAddr::from([10, 3, 1, 1]);
+    let mut world = World::of(Way::Data, Node::with(Way::Data, None, Some("n3")));
+    world.establish(1, &mut Random(1));
+    let Session { smf, .. } = world.sessions[&1];
+    for teid in 0..10 {
+        let datagram = world.numbered(1, &[path_switch(1 + teid, gnb, true)]);
+        world.hear(smf, &datagram);
+    }
+    let mut asked = 0;
+    // Whether the program of N4 answers when this port's meets a request, which the core gets otherwise.
+    let mut is_served_by = |world: &mut World, port: usize| {
+        asked += 1;
+        let datagram = world.numbered(1, &[path_switch(100 + asked, gnb, true)]);
+        let [slow, fast] = &mut world.nodes;
+        slow.receive(smf, &datagram);
+        let frame = frame_to_n4(SMFS[smf], &datagram);
+        let tables = fast.core.tables();
+        match tables.test_run(port, &frame).unwrap().unwrap() {
+            (PASS, passed) => {
+                assert_eq!(passed, frame, "untouched");
+                fast.receive(smf, &datagram);
+                false
+            }
+            (verdict, answer) => {
+                assert_eq!(verdict, REDIRECT);
+                let [_, kind, ..] = answer_in(&answer, SMFS[smf])[..] else {
+                    panic!("no header");
+                };
+                assert_eq!(kind, 53, "Session Modification Response");
+                true
+            }
+        }
+    };
+    ["n3", "n6a", "n6b"].iter().for_each(|name| plug(name));
+    let tables = world.nodes[1].core.tables_mut();
+    assert!(
+        tables.attach_n4().is_err(),
+        "behind a program that is not there"
+    );
+    tables.attach().unwrap();
+    assert!(!tables.n4_is_attached() && !is_served_by(&mut world, 0));
+    for life in 0..2 {
+        let tables = world.nodes[1].core.tables_mut();
+        assert!(tables.attach_n4().unwrap() && !tables.attach_n4().unwrap());
+        assert!(tables.n4_is_attached());
+        assert!(!is_served_by(&mut world, 0), "nobody is served yet");
+        let serves = |world: &mut World| {
+            let tables = world.nodes[1].core.tables_mut();
+            tables.n4_may_serve();
+            (0..2).for_each(|_| tables.lend_again());
+        };
+        serves(&mut world);
+        assert!(is_served_by(&mut world, 0) && is_served_by(&mut world, 0));
+        assert!(!is_served_by(&mut world, 1), "N4 does not come by that one");
+        let tables = world.nodes[1].core.tables_mut();
+        (0..2).for_each(|_| tables.lend_again());
+        assert!(is_served_by(&mut world, 0));
+        if life == 0 {
+            let status = Command::new("ip").args(["link", "del", "n3"]).status();
+            assert!(status.unwrap().success());
+            let tables = world.nodes[1].core.tables_mut();
+            assert!(!tables.n4_is_attached() && tables.attach_n4().is_err());
+            plug("n3");
+            let ifindex = nix::net::if_::if_nametoindex("n3").unwrap();
+            let tables = world.nodes[1].core.tables_mut();
+            tables.attach_port(0, ifindex).unwrap();
+            assert!(!tables.n4_is_attached() && !is_served_by(&mut world, 0));
+        }
+    }
+    world.nodes[1].core.tables_mut().detach_n4();
+    assert!(!is_served_by(&mut world, 0));
+    world.all_ends = Some(Default::default());
+    world.check();
 }
 
 #[test]

@@ -127,7 +127,7 @@ fn n4(config: &Config, system: &System, problems: &mut Vec<Problem>) {
 /// Of requests (TS 29.244, 6.2.2): a program looks at no other one.
 const PFCP_PORT: u16 = 8805;
 
-/// A program has the interface of N4 to itself.
+/// A program meets what comes by the interface of N4: first, or behind that of users' packets.
 fn n4_interface(config: &Config, system: &System, problems: &mut Vec<Problem>) {
     let n4 = &config.n4;
     let is_data = n4.fast_path == FastPath::Data;
@@ -161,8 +161,8 @@ fn n4_interface(config: &Config, system: &System, problems: &mut Vec<Problem>) {
         "is for n4.fast_path = \"data\"".to_owned()
     } else if !known {
         "no such interface; see: ip link".to_owned()
-    } else if config.interface.iter().any(|of| of.name == *name) {
-        "carries users' packets, which another program meets: N4 needs one of its own".to_owned()
+    } else if let Some(reason) = sharing_n4(config, name) {
+        reason.to_owned()
     } else if under.is_some() {
         "a VLAN device knows no XDP: N4 needs an interface that has a driver".to_owned()
     } else if let Some(listen) = elsewhere {
@@ -171,6 +171,23 @@ fn n4_interface(config: &Config, system: &System, problems: &mut Vec<Problem>) {
         return;
     };
     problems.push(Problem::new("n4.interface", name, reason));
+}
+
+/// Why N4 cannot share an interface with users' packets, if it is theirs.
+fn sharing_n4(config: &Config, name: &str) -> Option<&'static str> {
+    let mut interfaces = config.interface.iter();
+    let shared = interfaces.find(|interface| interface.name == name)?;
+    if config.datapath.mode == XdpMode::Generic {
+        Some(
+            "carries users' packets, with datapath.mode = \"generic\": N4 needs a driver, or an interface of its own",
+        )
+    } else if shared.role.has_n6() && !shared.spread_cpus.is_empty() {
+        Some(
+            "spreads packets by their address over spread_cpus, N4's among them: N4 needs an interface of its own",
+        )
+    } else {
+        None
+    }
 }
 
 fn listens(key: &str, listen: std::net::SocketAddr, system: &System, problems: &mut Vec<Problem>) {

@@ -181,7 +181,7 @@ fn templates_where_packets_wait_for_their_rate_are_refused() {
 }
 
 #[test]
-fn a_program_for_n4_has_an_interface_of_its_own() {
+fn a_program_for_n4_has_an_interface_that_it_can_meet_frames_on() {
     let with = |keys: &str| {
         let listen = "listen = \"127.0.0.1:8805\"\n";
         let own = "listen = \"10.100.0.1:8805\"\n";
@@ -214,11 +214,27 @@ fn a_program_for_n4_has_an_interface_of_its_own() {
         ),
         (
             format!("{data} \"n3\""),
-            "n4.interface = \"n3\": carries users' packets, which another program meets: N4 needs one of its own",
+            "n4.interface = \"n3\": does not have the address 10.100.0.1",
         ),
     ] {
         assert_eq!(with(&keys), [refused]);
     }
+    // Together with users' packets.
+    let shared = |interface: &str, more: &str| {
+        let n4 = format!("10.3.0.1:8805\"\n{data} \"n3\"");
+        let text = SMALL.replace("127.0.0.1:8805\"", &n4);
+        problems(&(text.replace("role = \"n3\"", interface) + more))
+    };
+    let spread = "spread_cpus = [0, 1]";
+    let (n3, both) = ("role = \"n3\"", "role = \"n3+n6\"");
+    let other = "[[network_instance]]\nname = \"ims\"\ninterface = \"n3\"";
+    assert_eq!(shared(n3, ""), [""; 0]);
+    assert_eq!(shared(&format!("{n3}\n{spread}"), ""), [""; 0]);
+    assert_eq!(shared(both, other), [""; 0]);
+    let refused = "n4.interface = \"n3\": spreads packets by their address over spread_cpus, N4's among them: N4 needs an interface of its own";
+    assert_eq!(shared(&format!("{both}\n{spread}"), other), [refused]);
+    let refused = "n4.interface = \"n3\": carries users' packets, with datapath.mode = \"generic\": N4 needs a driver, or an interface of its own";
+    assert_eq!(shared(n3, "[datapath]\nmode = \"generic\""), [refused]);
 }
 
 #[test]

@@ -26,6 +26,9 @@ pub(super) const LATER: &str = "later";
 /// The ring of requests that the program for N4 has served.
 pub(super) const SERVED: &str = "n4_served";
 
+/// The program that serves N4, where it comes after that of users' packets.
+pub(super) const N4_NEXT: &str = "n4_next";
+
 /// Tables of fewer octets are made by one thread, others by so many at most.
 const ALONE: u64 = 8 << 20;
 const THREADS: usize = 4;

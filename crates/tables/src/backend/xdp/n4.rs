@@ -3,13 +3,13 @@
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use compiled::{Source, TEMPLATES};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use super::link::{self, attach, is_live};
-use super::maps::{Maps, SERVED, map_named, maps_of};
+use super::maps::{Maps, N4_NEXT, SERVED, map_named, maps_of};
 use super::object::{Aligned, Constants, open, program_named, setup};
 use super::pins::Pins;
 use crate::abi::host::{TP_N4_MARKS_ONLY, tp_n4_address};
@@ -22,6 +22,9 @@ use crate::served_log::ServedLog;
 
 const PROGRAM: &str = "tp_n4";
 
+/// Key of the one element of [`N4_NEXT`].
+const FIRST: [u8; 4] = [0; 4];
+
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/n4.bpf.o")));
 
 /// Maps of the pipeline that it writes to, or reads.
@@ -31,9 +34,19 @@ const SHARED: [&str; 3] = ["config", "entries", "sides"];
 pub(crate) struct N4 {
     program: OwnedFd,
     /// `None`: packets do not meet it.
-    link: Option<OwnedFd>,
+    attached: Option<Attached>,
+    /// See [`N4_NEXT`].
+    next: MapHandle,
     sources: MapHandle,
     known: Vec<Source>,
+}
+
+/// How packets meet it.
+enum Attached {
+    /// First.
+    Link(OwnedFd),
+    /// Behind the program of users' packets, on an interface that carries them as well.
+    Behind,
 }
 
 impl fmt::Debug for N4 {
@@ -95,9 +108,11 @@ impl N4 {
         }
         let sources = map_named(&maps, "n4_sources")?;
         let sources = MapHandle::try_from(sources).map_err(setup("n4_sources"))?;
+        let next = map_named(shared, N4_NEXT)?;
         let n4 = Self {
             program,
-            link: None,
+            attached: None,
+            next: MapHandle::try_from(next).map_err(setup(N4_NEXT))?,
             sources,
             known: Vec::new(),
         };
@@ -107,25 +122,39 @@ impl N4 {
 
     /// Have packets of an interface meet it, by its driver: elsewhere datagrams may have been put together before.
     pub(crate) fn attach(&mut self, (interface, ifindex): (&str, u32)) -> Result<(), SetupError> {
-        self.link = Some(attach(
-            self.program.as_fd(),
-            (interface, ifindex),
-            Mode::Driver,
-        )?);
+        let link = attach(self.program.as_fd(), (interface, ifindex), Mode::Driver)?;
+        self.attached = Some(Attached::Link(link));
+        Ok(())
+    }
+
+    /// Have packets meet it that the program of a port with N4 leaves to the kernel.
+    pub(crate) fn attach_behind(&mut self) -> Result<(), SetupError> {
+        let fd = self.program.as_raw_fd().to_ne_bytes();
+        let updated = self.next.update(&FIRST, &fd, MapFlags::ANY);
+        updated.map_err(setup(N4_NEXT))?;
+        self.attached = Some(Attached::Behind);
         Ok(())
     }
 
     /// No packet meets it any more, but for those under way.
     pub(crate) fn detach(&mut self) {
-        if let Some(link) = self.link.take() {
-            link::detach(link.as_fd());
+        match self.attached.take() {
+            Some(Attached::Link(link)) => link::detach(link.as_fd()),
+            Some(Attached::Behind) => {
+                // It is there: it has been put there.
+                let _ = self.next.delete(&FIRST);
+            }
+            None => {}
         }
     }
 
-    /// Whether packets meet it.
+    /// Whether packets meet it; behind another program, if they meet that one.
     pub(crate) fn is_attached(&self) -> bool {
-        let link = self.link.as_ref();
-        link.is_some_and(|link| is_live(link.as_fd()))
+        match &self.attached {
+            Some(Attached::Link(link)) => is_live(link.as_fd()),
+            Some(Attached::Behind) => true,
+            None => false,
+        }
     }
 
     /// Runs it over frames.

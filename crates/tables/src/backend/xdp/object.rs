@@ -162,6 +162,7 @@ pub(super) fn specialise(
     constants.set(bytes, "tp_port", port)?;
     constants.set(bytes, "tp_roles", u32::from(n3) | u32::from(n6) << 1)?;
     constants.set(bytes, "tp_ni", config.ni.0.into())?;
+    constants.set(bytes, "tp_with_n4", config.has_n4.into())?;
     constants.set(bytes, "tp_spread", part as u32)?;
     let lanes = config.spread.get(..LANES_MAX).unwrap_or(&config.spread);
     constants.set(bytes, "tp_lanes", lanes.len() as u32)?;

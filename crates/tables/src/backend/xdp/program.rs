@@ -11,7 +11,7 @@ use libbpf_rs::ProgramAttachType;
 
 use super::lanes::Lanes;
 use super::link::attach;
-use super::maps::{LANE_WORK, LANES, Maps, capacities, map_named, maps_of, size};
+use super::maps::{LANE_WORK, LANES, Maps, N4_NEXT, capacities, map_named, maps_of, size};
 use super::object::{Constants, PROGRAM, Part, object_for, open, program_named, setup, specialise};
 use crate::abi::Features;
 use crate::backend::ProgramInfo;
@@ -85,6 +85,10 @@ impl Program {
         for mut map in open.maps_mut() {
             let name = map.name().to_string_lossy().into_owned();
             let own = name == LANES || name == LANE_WORK;
+            // The kernel has no programs of two types of attachment in one map.
+            if part == Part::Lane && name == N4_NEXT {
+                continue;
+            }
             if let Some(lanes) = lanes.filter(|_| own) {
                 map.reuse_fd(lanes.map(&name).as_fd())
                     .map_err(setup(name))?;

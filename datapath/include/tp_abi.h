@@ -233,7 +233,8 @@ struct tp_meter {
 	__u32 slower; /* control, of a share: how often its rate goes into tp_capacity.share, times 1 << TP_SHARE_SHIFT */
 	__u8 capacities[TP_SHARE_CAPACITIES]; /* control, of a share: places in capacities[]; 0: no more */
 	__u64 guaranteed; /* control, of a share, for control alone: what rate says, in bit/s */
-	__u64 reserved[3];
+	__u64 name; /* control, for the control of the next process alone: which of its session's limits it is */
+	__u64 reserved[2];
 };
 
 #define TP_SHARE_SHIFT 6

@@ -105,6 +105,15 @@ pub trait Tables {
     /// Where packets of a session are counted, for whoever finds the tables when their process is gone.
     fn counted_at(&self, _: &Self::Handle, _into: &mut Vec<CountedAt>) {}
 
+    /// Whether packets of a session may meet meters whose state [`Self::counted_at`] leads to, too.
+    fn is_metered(&self, _: &Self::Handle) -> bool {
+        false
+    }
+
+    /// Meters of a session go on where those are that it had in tables whose process is gone, if somebody has named such tables;
+    /// they said this of it ([`Self::counted_at`]).
+    fn follow_meters(&mut self, _: &Self::Handle, _: &[CountedAt]) {}
+
     /// A session whose packets are counted elsewhere since this was last asked, though it was not published, by its SEID.
     fn next_recounted(&mut self) -> Option<u64> {
         None

@@ -320,6 +320,7 @@ pub(crate) mod meter {
     /// `slower` and `capacities`.
     pub(crate) const SHARE: usize = std::mem::offset_of!(super::raw::tp_meter, slower) / 8;
     pub(crate) const GUARANTEED: usize = std::mem::offset_of!(super::raw::tp_meter, guaranteed) / 8;
+    pub(crate) const NAME: usize = std::mem::offset_of!(super::raw::tp_meter, name) / 8;
 }
 
 /// Words of `tp_capacity`.

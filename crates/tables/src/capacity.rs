@@ -55,7 +55,7 @@ const WINDOW_BYTES: u64 = 96 << 10;
 /// Between two looks at most.
 const WINDOW_MAX: Duration = Duration::from_secs(1);
 /// How far a flow may be ahead of its share, where it does not wait: in this time it may have twice of it.
-const SHARE_BURST: Duration = Duration::from_millis(20);
+pub(crate) const SHARE_BURST: Duration = Duration::from_millis(20);
 /// How far all together may be ahead: as long as user space needs to see it.
 const BURST: Duration = Duration::from_millis(20);
 /// How far they are meant to be, where there is not enough: what is less raises shares, so that nothing of the capacity is left.
@@ -131,6 +131,11 @@ impl ShareWords {
     pub(crate) fn has_capacities_of(&self, word: u64) -> bool {
         capacities_of(self.share) == capacities_of(word)
     }
+}
+
+/// Whether two lines are shares of the same capacities, by their words.
+pub(crate) fn has_same_capacities(a: u64, b: u64) -> bool {
+    capacities_of(a) == capacities_of(b)
 }
 
 fn capacities_of(word: u64) -> [CapacityId; CAPACITIES_ON_WAY] {

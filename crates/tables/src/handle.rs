@@ -63,12 +63,12 @@ pub(crate) struct HeldMeter {
     pub(crate) kind: MeterKind,
 }
 
-/// Unit that a shared meter counts in.
+/// Unit that a shared meter counts in. The numbers are in tables that outlive their process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MeterKind {
-    Bits,
-    Packets,
-    Share,
+    Bits = 1,
+    Packets = 2,
+    Share = 3,
 }
 
 impl MeterKind {
@@ -79,6 +79,21 @@ impl MeterKind {
             Limit::Share(_) => Self::Share,
         }
     }
+}
+
+/// A shared meter's name within its session, as its line has it (`tp_meter.name`). Never 0.
+pub(crate) fn meter_name(qer: QerId, direction: Direction, kind: MeterKind) -> u64 {
+    let direction = match direction {
+        Direction::Uplink => 0,
+        Direction::Downlink => 1,
+    };
+    u64::from(qer.0) | direction << 32 | (kind as u64) << 33
+}
+
+/// Kind of a meter that has this name; `None`: it has none.
+pub(crate) fn kind_of_name(name: u64) -> Option<MeterKind> {
+    let mut all = [MeterKind::Bits, MeterKind::Packets, MeterKind::Share].into_iter();
+    all.find(|kind| *kind as u64 == name >> 33)
 }
 
 /// All parts of a session.

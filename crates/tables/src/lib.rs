@@ -88,6 +88,7 @@ pub use ring::{Ring, RingReader};
 pub use served_log::{LeftRequest, LeftRequests};
 pub use shaping::Shaping;
 pub use stats::{Counting, PortTotals, Traffic, WorkerTotals};
+pub use store::left_meters::LeftMeters;
 pub use tables::{Fill, Tables};
 pub use tunnel_ends::TunnelEnds;
 pub use unsent::unsent_octets;

@@ -7,6 +7,7 @@ pub(crate) mod alarms;
 pub(crate) mod entries;
 mod feature_users;
 mod holdings;
+pub(crate) mod left_meters;
 mod lending;
 mod needs;
 mod network_instances;
@@ -25,8 +26,8 @@ use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 
 use compiled::{
-    CapacityId, Compiled, Holding, Lent, NiId, NoRoom, Resource, SeidKey, Served, ServedBeside,
-    Slow, TakenFor, Template,
+    CapacityId, Compiled, CountedAt, Holding, Lent, NiId, NoRoom, Resource, SeidKey, Served,
+    ServedBeside, Slow, TakenFor, Template,
 };
 use ipnet::{IpNet, Ipv6Net};
 
@@ -39,6 +40,7 @@ use crate::layout::{Layout, Memory};
 use crate::prefixes;
 use crate::routing::{RouteRun, neighbour_key};
 use crate::store::alarms::Alarms;
+use crate::store::left_meters::LeftMeters;
 pub(crate) use crate::store::lending::ALIASES;
 use crate::store::lending::{Beside, Lending, name_of};
 use crate::store::network_instances::NetworkInstances;
@@ -64,6 +66,8 @@ pub(crate) struct Store {
     former: Superseded,
     /// `None`: no session is lent.
     lending: Option<Box<Lending>>,
+    /// Of processes before, until their programs meet no packet; sessions that come follow the last.
+    pub(crate) left_meters: Vec<LeftMeters>,
     salt: u64,
 }
 
@@ -94,6 +98,7 @@ impl Store {
             plan: Plan::default(),
             former: Superseded::default(),
             lending: None,
+            left_meters: Vec::new(),
             salt,
             mem,
         }
@@ -133,6 +138,19 @@ impl Store {
         if let Some(lending) = &mut self.lending {
             lending.may_serve();
         }
+    }
+
+    /// [`compiled::Tables::follow_meters`]
+    pub(crate) fn follow_meters(&mut self, handle: &Handle, at: &[CountedAt]) {
+        if let Some(left) = self.left_meters.last_mut() {
+            left.follow(&self.shard, handle, at);
+        }
+    }
+
+    /// [`crate::Tables::raise_meters`]
+    pub(crate) fn raise_meters(&self, now_ns: u64) {
+        let left = self.left_meters.iter();
+        left.for_each(|left| left.raise(&self.shard, now_ns));
     }
 
     /// [`crate::Tables::lend_again`]

@@ -46,6 +46,7 @@ use crate::ring::{Records, Ring};
 use crate::stats::{Counting, PortTotals};
 use crate::store::Store;
 use crate::store::alarms::Alarms;
+use crate::store::left_meters::{LeftMeters, has_meters};
 use crate::trace::TraceKey;
 use crate::tunnel_ends::TunnelEnds;
 use nexthop::{Family, NextHop, NextHopTables, Peer, PeerChange, RouteView};
@@ -390,6 +391,22 @@ impl Tables {
     /// Whether guaranteed rates are taken in whatever may be guaranteed: of sessions that had them before, under other capacities.
     pub fn honour_guarantees(&mut self, honours: bool) {
         self.store.node.capacities.honour(honours);
+    }
+
+    /// Sessions that are taken in from now on go on with these meters ([`compiled::Tables::follow_meters`]).
+    pub fn go_on_with(&mut self, left: LeftMeters) {
+        self.store.left_meters.push(left);
+    }
+
+    /// Meters are at least where those are that they go on with. To be called right before packets meet these tables, and, with
+    /// [`Self::leave_meters`], when no packet meets the former ones: what these have let pass in between, some may pass once more.
+    pub fn raise_meters(&self) {
+        self.store.raise_meters(crate::monotonic_ns());
+    }
+
+    /// No meter goes on with former ones any more.
+    pub fn leave_meters(&mut self) {
+        self.store.left_meters = Vec::new();
     }
 
     /// Loads of capacities, in the order of [`Layout::capacities`].
@@ -800,6 +817,14 @@ impl compiled::Tables for Tables {
         }
         let entries = handle.entries().iter();
         into.extend(entries.map(|held| self.store.shard.counted_at(held)));
+    }
+
+    fn is_metered(&self, handle: &Handle) -> bool {
+        self.store.shard.recounted.is_some() && has_meters(&self.store.shard, handle)
+    }
+
+    fn follow_meters(&mut self, handle: &Handle, at: &[CountedAt]) {
+        self.store.follow_meters(handle, at);
     }
 
     fn next_recounted(&mut self) -> Option<u64> {

@@ -10,7 +10,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use compiled::{
-    Action, Compiled, CountedAt, Counters, Direction, Key, NiId, PdrId, Select, Tables as _,
+    Above, Action, Compiled, CountedAt, Counters, Direction, Key, Limit, NiId, PdrId, QerId, Rate,
+    Select, SharedMeter, Tables as _,
 };
 use nexthop::{Family, NextHopTables};
 use nix::mount::{MsFlags, mount};
@@ -205,8 +206,11 @@ fn programs_stay_until_those_of_the_next_process_take_over() {
     let pins = second.pins().unwrap();
     pins.retain_maps(&[1]);
     let maps = names(&host.folder().join("maps-1-0000000000000001"));
-    // Maps with counts, and rings.
-    let mut expected = ["config", "cpus", "entries", "sides", "slow"].to_vec();
+    // Maps with counts and meters, and rings.
+    let mut expected = [
+        "config", "cpus", "entries", "exts", "meters", "sides", "slow",
+    ]
+    .to_vec();
     expected.extend(["copies", "events", "held", "later"]);
     expected.sort_unstable();
     assert_eq!(maps, expected);
@@ -270,6 +274,59 @@ fn counts_are_where_they_are_said_to_be_while_entries_change() {
     assert_eq!(tables.next_recounted(), None);
     forward(&mut tables, 1);
     is_whole(&tables, &handle, 6);
+}
+
+#[test]
+fn what_a_rate_has_let_pass_has_passed_for_the_next_process() {
+    /// A packet in two seconds, so that few are added while this takes.
+    const BPS: u64 = 8 * OCTETS / 2;
+    let rate = Rate {
+        bps: BPS,
+        burst_bytes: 10 * OCTETS,
+        above: Above::Police,
+    };
+    let mut own = session(1);
+    own.entries[0].meter = Some(rate);
+    let mut shared = session(1);
+    shared.meters = vec![SharedMeter {
+        qer: QerId(1),
+        direction: Direction::Uplink,
+        limit: Limit::Bits(rate),
+    }];
+    shared.entries[0].shared_meters = [0].into_iter().collect();
+    for metered in [own, shared] {
+        let host = Host::new();
+        let began = Instant::now();
+        let passed = |tables: &Tables| {
+            let passes = |_: &u32| tables.test_run(0, &frame()).unwrap().unwrap().0 == 4;
+            (0..100).filter(passes).count()
+        };
+        let (mut first, mut handle) = host.tables();
+        let redirect =
+            |tables: &mut Tables| (0..3).for_each(|port| tables.set_redirect(port, 1).unwrap());
+        redirect(&mut first);
+        first.publish(&mut handle, &metered).unwrap();
+        assert!(first.is_metered(&handle));
+        let at = counted_at(&first, &handle);
+        let mut all = passed(&first);
+        assert!(all > 10, "{all}");
+        first.pins().unwrap().are_met();
+        drop(first);
+
+        let (mut second, mut handle) = host.tables();
+        second.go_on_with(Pins::left(&host.bpffs, "upf.example", 1).unwrap().meters());
+        redirect(&mut second);
+        second.publish(&mut handle, &metered).unwrap();
+        second.follow_meters(&handle, &at);
+        second.raise_meters();
+        second.leave_meters();
+        all += passed(&second);
+        let since = began.elapsed().as_secs_f64() * BPS as f64 / (8 * OCTETS) as f64;
+        assert!(
+            all as f64 <= 11.0 + since,
+            "{all} packets, of which 11 and {since:.1} may pass"
+        );
+    }
 }
 
 #[test]

@@ -54,6 +54,8 @@ pub struct FakeTables {
     pub discarded: Vec<u64>,
     /// Sessions whose packets are told of anew.
     pub told_of: Vec<u64>,
+    /// Former places of meters, of each session that was to go on with them.
+    pub followed: Vec<(u64, Vec<CountedAt>)>,
 }
 
 /// Number of the first publication.
@@ -285,6 +287,17 @@ impl Tables for FakeTables {
             entries: [number << 8 | u32::from(entry.pdr.0)].into_iter().collect(),
             before: None,
         }));
+    }
+
+    fn is_metered(&self, handle: &Handle) -> bool {
+        let own = |entry: &Entry| entry.meter.is_some();
+        self.of(handle)
+            .is_some_and(|of| !of.meters.is_empty() || of.entries.iter().any(own))
+    }
+
+    fn follow_meters(&mut self, handle: &Handle, at: &[CountedAt]) {
+        let seid = self.of(handle).map_or(0, |of| of.seid);
+        self.followed.push((seid, at.to_vec()));
     }
 
     fn arm(&mut self, handle: &Handle, pdr: PdrId, alarm: Option<u64>) {

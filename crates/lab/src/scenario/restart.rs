@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::signal::Signal;
@@ -15,7 +15,9 @@ use rs_pfcp::ie::reporting_triggers::ReportingTriggers;
 use rs_pfcp::message::MsgType;
 
 use super::sessions::ping_all;
-use super::{Scenario, both_ways, eventually, flow_down, flow_up, more_of};
+use super::{
+    Scenario, both_ways, eventually, expect_drops, finish_dropped, flow_down, flow_up, more_of,
+};
 use crate::dn;
 use crate::flow::{self, Shape};
 use crate::ping::unanswered;
@@ -62,6 +64,13 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         .line("[[interface]]", "spread_cpus = [0, 1]")
         // Fifteen starts have the kernel look through the largest programs, a second or more each.
         .alone(),
+        Scenario::new(
+            "upf-killed-metered",
+            "users who have used up the burst of their rates get no other one with the next start",
+            upf_killed_metered,
+        )
+        .outlasting()
+        .line("[qos]", "burst_ms = 10000"),
         Scenario::new(
             "upf-unmanaged",
             "packets go on without the UPF for as long as it is told, and no longer",
@@ -307,6 +316,79 @@ pub(super) fn whole(flows: [flow::Running; 2], shape: Shape) -> Result<Used> {
         sent.octets[direction] = u64::from(outcome.sent) * (shape.payload as u64 + 28);
     }
     Ok(sent)
+}
+
+/// Meters of an entry's own, and such as several QERs of a PDR have.
+fn upf_killed_metered(world: &mut World) -> Result<String> {
+    const TIMES: usize = 2;
+    const OCTETS_PER_S: u32 = 25_000;
+    const KBPS: u64 = OCTETS_PER_S as u64 * 8 / 1000;
+    const BURST_S: u32 = 10;
+    let shape = Shape {
+        payload: 1000,
+        ..Shape::endless(500)
+    };
+    let packets = f64::from(OCTETS_PER_S) / (shape.payload + 28) as f64;
+    let burst = packets * f64::from(BURST_S);
+    let (mut flows, mut users) = (Vec::new(), Vec::new());
+    for (number, style) in [Style::Open5gs, Style::Pfcpsim].into_iter().enumerate() {
+        let mut plan = world.plan(Family::V4, style);
+        plan.mbr_kbps = Some((KBPS, KBPS));
+        let attached = world.attach(&format!("ue{number}"), &plan, 0, 0)?;
+        let ue = SocketAddr::new(attached.address()?, 0);
+        let server = SocketAddr::new(dn::server_for(ue.ip()), 0);
+        for (from, (at, to)) in [
+            (&attached.ue.netns, (&world.dn_ns, server)),
+            (&world.dn_ns, (&attached.ue.netns, ue)),
+        ] {
+            flows.push(flow::start_regardless(from, flow::any(to), at, to, shape)?);
+        }
+        users.push(attached);
+    }
+    eventually("bursts are used up", || {
+        let is_used_up = |flow: &flow::Running| {
+            let lost = f64::from(flow.sent()) - f64::from(flow.arrived());
+            f64::from(flow.arrived()) >= burst && lost >= burst
+        };
+        Ok(flows.iter().all(is_used_up))
+    })?;
+    let mut starting = Duration::ZERO;
+    for _ in 0..TIMES {
+        let upf = world.upf.take().context("the UPF is down")?;
+        upf.stop(Signal::SIGKILL)?;
+        let began = Instant::now();
+        world.start_upf()?;
+        starting += began.elapsed();
+        let enough: Vec<f64> = (flows.iter())
+            .map(|flow| f64::from(flow.sent()) + 2.0 * burst)
+            .collect();
+        eventually("users ask for more than another burst", || {
+            let mut all = flows.iter().zip(&enough);
+            Ok(all.all(|(flow, enough)| f64::from(flow.sent()) >= *enough))
+        })?;
+    }
+    flows.iter().for_each(flow::Running::stop);
+    let ended = finish_dropped(world, flows, "rate", 0)?;
+    let mut most = 0.0f64;
+    for (outcome, _) in &ended {
+        let (first, last) = outcome.came.context("nothing came")?;
+        // A flow's link runs another program at one moment, but its meter was looked at before that.
+        let lasted = (last - first + starting).as_secs_f64();
+        let allowed = burst + packets * lasted + 2.0;
+        let received = f64::from(outcome.received);
+        ensure!(
+            received <= allowed,
+            "{received} packets in {lasted:.3} s, of which {allowed:.0} may pass"
+        );
+        most = most.max((received - packets * lasted) / burst);
+    }
+    let lost = ended.iter().map(|(flow, _)| u64::from(flow.lost())).sum();
+    expect_drops(world, "rate", 0, lost)?;
+    Ok(format!(
+        "{TIMES} times, {} flows with {:.0} % of a burst each at most",
+        ended.len(),
+        most * 100.0
+    ))
 }
 
 fn upf_unmanaged(world: &mut World) -> Result<String> {

@@ -626,6 +626,12 @@ impl<T: Tables> Core<T> {
         self.crossed(now, seid, out);
     }
 
+    /// Packets of a session that was taken in have met other tables than those of its record, too: where this one says. Its meters
+    /// go on at the later of both ([`compiled::Tables::follow_meters`]).
+    pub fn follow_meters(&mut self, record: &Record) {
+        self.shard.follow_meters(record);
+    }
+
     /// Packets of a session that was taken in, by our SEID, were counted elsewhere too. What comes of it is done.
     pub fn count(&mut self, now: Time, seid: u64, uncounted: &Uncounted, out: &mut Outbox) {
         self.shard.count(seid, uncounted);

@@ -81,6 +81,14 @@ impl<T: Tables> Shard<T> {
         }
     }
 
+    /// See [`Core::follow_meters`](crate::Core::follow_meters).
+    pub(crate) fn follow_meters(&mut self, record: &Record) {
+        if let Some(session) = self.sessions.slab.find_mut(record.seid()) {
+            let at = record.counted_at();
+            self.tables.follow_meters(&session.handle, at);
+        }
+    }
+
     /// See [`Core::count`](crate::Core::count).
     pub(crate) fn count(&mut self, seid: u64, uncounted: &Uncounted) {
         let Some(session) = self.sessions.slab.find_mut(seid) else {
@@ -119,7 +127,7 @@ impl<T: Tables> Sessions<T> {
         tables: &mut T,
     ) -> Result<u64, Unadopted> {
         let answered = record.answered();
-        let (seid, context, names) = record.into_parts();
+        let (seid, context, names, counted) = record.into_parts();
         self.slab.check(seid)?;
         let site = &self.site;
         let mut here = |place| match &names {
@@ -142,6 +150,7 @@ impl<T: Tables> Sessions<T> {
         entered.map_err(Unadopted::Refused)?;
         if let Some(session) = self.slab.find_mut(seid) {
             session.answered = answered;
+            tables.follow_meters(&session.handle, &counted);
         }
         self.activity_goes_on(seid, tables);
         self.usage_goes_on(now, seid, tables);

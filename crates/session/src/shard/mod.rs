@@ -363,7 +363,8 @@ impl<T: Tables> Shard<T> {
             let mut counted = Vec::new();
             let context = &session.context;
             let is_watched = context.rare().is_some_and(|rare| rare.watch.is_some());
-            if context.usage().is_some() || is_watched {
+            let is_counted = context.usage().is_some() || is_watched;
+            if is_counted || self.tables.is_metered(&session.handle) {
                 self.tables.counted_at(&session.handle, &mut counted);
             }
             let within = Within {

@@ -384,9 +384,9 @@ impl Record {
         self.served
     }
 
-    /// The session, under its SEID, and what is in the places that it names.
-    pub(crate) fn into_parts(self) -> (u64, Context, Option<Names>) {
-        (self.seid, self.context, self.names)
+    /// The session, under its SEID, what is in the places that it names, and [`Self::counted_at`].
+    pub(crate) fn into_parts(self) -> (u64, Context, Option<Names>, Vec<CountedAt>) {
+        (self.seid, self.context, self.names, self.counted)
     }
 
     /// Whether [`Self::uncounted`] may have something to tell of the record that these octets are, which costs next to nothing.
@@ -396,12 +396,19 @@ impl Record {
         let Ok(mut fields) = fields.map(Fields::of) else {
             return false;
         };
+        let mut is_asked_for = false;
         while let Ok(Some((tag, _))) = fields.next() {
+            is_asked_for |= matches!(tag, tag::USAGE | tag::WATCH);
             if tag == tag::COUNTED {
-                return true;
+                return is_asked_for;
             }
         }
         false
+    }
+
+    /// Where its packets were counted, and metered.
+    pub(crate) fn counted_at(&self) -> &[CountedAt] {
+        &self.counted
     }
 
     /// Counts of its PDRs in tables whose process is gone that nobody has looked at. `counted`: those of an entry there; `None`:

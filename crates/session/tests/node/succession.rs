@@ -1248,3 +1248,34 @@ fn a_share_that_nobody_had_room_for_costs_no_session() {
     let cause = smf.exchange(&mut world, &datagram).cause();
     assert_eq!(cause, CauseValue::NoResourcesAvailable);
 }
+
+/// Also of sessions whose packets nobody measures, which is not to have their tables looked through.
+#[test]
+fn meters_go_on_where_tables_of_before_have_them() {
+    let mut side = Side::new(1);
+    side.make(Move::Establish {
+        smf: 0,
+        network: "internet",
+    });
+    let seid = side.sessions[0].1;
+    side.kept.keep(&mut side.world.core, true);
+    let entries = |core: &Core<FakeTables>| -> Vec<Vec<u32>> {
+        let followed = &core.tables().followed;
+        let of_seid = followed.iter().filter(|(of, _)| *of == seid);
+        let at = of_seid.flat_map(|(_, at)| at);
+        at.map(|at| at.entries.to_vec()).collect()
+    };
+    let (world, kept) = (&side.world, &side.kept);
+    let config = || config_in_order(false);
+    let mut next = kept.successor(world.now, config(), world.core.tables());
+    let numbers = |core: &Core<FakeTables>| *core.tables().live.keys().next().unwrap() as u32;
+    let first = numbers(&world.core) << 8;
+    assert_eq!(entries(&next), [[first | 1], [first | 2]]);
+    // Tables of a start that has ended while it took over.
+    let node = NodeRecord::read(&kept.node).unwrap();
+    for octets in kept.sessions.values() {
+        assert!(!Record::is_counted(octets));
+        next.follow_meters(&node.session(octets).unwrap());
+    }
+    assert_eq!(entries(&next).len(), 4);
+}

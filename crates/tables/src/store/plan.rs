@@ -15,7 +15,7 @@ use crate::copies;
 use crate::encode::{self, Meters, Words, meaningful};
 use crate::filters::{Places, RuleList};
 use crate::grace::Grace;
-use crate::handle::{HeldEntry, HeldKey, HeldMeter, MeterKind, Parts};
+use crate::handle::{HeldEntry, HeldKey, HeldMeter, MeterKind, Parts, meter_name};
 use crate::index::{SlotKey, Standing};
 use crate::prefixes;
 use crate::store::node::NodeTables;
@@ -146,8 +146,9 @@ impl Plan {
 }
 
 /// Control words of a shared meter.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct MeterWords {
+    pub(crate) name: u64,
     pub(crate) rate: u64,
     pub(crate) share: ShareWords,
 }
@@ -232,8 +233,11 @@ impl Planner<'_> {
 
     fn plan_meters(&mut self, plan: &mut Plan, new: &Compiled) -> Result<(), NoRoom> {
         for of in &new.meters {
-            let words = self.meter_words(&of.limit);
             let kind = MeterKind::of(&of.limit);
+            let words = MeterWords {
+                name: meter_name(of.qer, of.direction, kind),
+                ..self.meter_words(&of.limit)
+            };
             let is_it = |held: &&HeldMeter| {
                 (held.qer, held.direction, held.kind) == (of.qer, of.direction, kind)
                     && self.goes_the_same_way(held, words)
@@ -272,7 +276,7 @@ impl Planner<'_> {
     fn meter_words(&self, limit: &Limit) -> MeterWords {
         let of = |rate| MeterWords {
             rate,
-            share: ShareWords::default(),
+            ..MeterWords::default()
         };
         match limit {
             Limit::Bits(rate) => of(encode::rate_here(
@@ -283,6 +287,7 @@ impl Planner<'_> {
             Limit::Share(share) => MeterWords {
                 rate: self.node.capacities.rate_of(share),
                 share: ShareWords::of(share),
+                ..MeterWords::default()
             },
         }
     }

@@ -121,6 +121,7 @@ impl Publisher<'_> {
 
     fn change_meter(&self, line: &Line, words: MeterWords) {
         for (word, value) in [
+            (meter::NAME, words.name),
             (meter::RATE, words.rate),
             (meter::SHARE, words.share.share),
             (meter::GUARANTEED, words.share.guaranteed),

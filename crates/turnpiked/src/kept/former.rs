@@ -74,6 +74,41 @@ impl Former {
         Ok(lost)
     }
 
+    /// Sessions that are taken in from now on go on with the meters of its tables, unless they ended with it. Whether there are some.
+    pub(super) fn offer_meters(&self, core: &mut Core<Tables>) -> bool {
+        // Tables that are gone are missed when it comes to what they have counted, and said to be.
+        let left = self.left().ok().flatten();
+        let is_there = left.is_some();
+        if let Some(left) = left {
+            core.tables_mut().go_on_with(left.meters());
+        }
+        is_there
+    }
+
+    /// Packets have met tables of this start, too: sessions that were taken in go on with their meters there.
+    pub(super) fn follow_meters(
+        &self,
+        core: &mut Core<Tables>,
+        attend: &mut impl FnMut(&Core<Tables>),
+    ) -> io::Result<()> {
+        if !self.offer_meters(core) {
+            return Ok(());
+        }
+        let mut number = 0usize;
+        self.sessions(
+            |_| true,
+            |_, record| {
+                if number.is_multiple_of(ATTENDED) {
+                    attend(core);
+                }
+                number += 1;
+                if let Ok(record) = record {
+                    core.follow_meters(&record);
+                }
+            },
+        )
+    }
+
     /// Requests that it has answered get their answers when they come again, as far as sessions are as these say.
     pub(super) fn enter_answers(&self, now: Time, core: &mut Core<Tables>) {
         let answers = self.answers.iter().flat_map(|answers| answers.records());

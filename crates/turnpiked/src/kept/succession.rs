@@ -234,6 +234,7 @@ impl Beginning {
                     Err((files, _)) => files.remove(),
                 })?;
             core.tables_mut().honour_guarantees(true);
+            former.offer_meters(core);
             let mut served = former.served();
             let entered = former.enter(now, &mut served, (core, out), |core| {
                 attend(core);
@@ -243,6 +244,9 @@ impl Beginning {
             });
             core.tables_mut().honour_guarantees(false);
             let lost = entered? + former.damaged;
+            unsettled
+                .iter()
+                .try_for_each(|start| start.follow_meters(core, &mut attend))?;
             former.enter_answers(now, core);
             served.enter(now, core, out, &mut attend);
             let (taken_over, took) = (core.session_count() as u64, began.elapsed());
@@ -320,6 +324,7 @@ impl TakenOver {
         }
         if attaches_late {
             elsewhere.detach();
+            core.tables().raise_meters();
             attached = attached.and_then(|()| core.tables_mut().attach());
         }
         if let Err(error) = attached {
@@ -333,7 +338,9 @@ impl TakenOver {
         let outlived = before.iter().any(|former| former.header.tables > 0);
         if outlived {
             core.tables().pass()?;
+            core.tables().raise_meters();
         }
+        core.tables_mut().leave_meters();
         let mut before: Vec<_> = before.into_iter().map(Former::with_tables).collect();
         let left = before.iter_mut().zip(&numbers);
         let left = left.filter_map(|((_, left), numbers)| {

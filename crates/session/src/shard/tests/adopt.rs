@@ -96,7 +96,7 @@ proptest! {
         let mut context = Context::of(77, None);
         context.keep(&rules);
         let record = Record::read(&record::write(1, &SMF, &context, &here)).unwrap();
-        let (_, _, names) = record.into_parts();
+        let (_, _, names, _) = record.into_parts();
         let names = names.unwrap();
         let mut moved = rules.clone();
         relocate(&mut moved, |place| {

@@ -34,12 +34,13 @@ use crate::ring::Ring;
 use crate::served_log::{LeftRequests, ServedLog};
 use crate::stats::{Counting, PortTotals};
 use crate::store::entries::counted;
+use crate::store::left_meters::LeftMeters;
 
 /// `BPF_FS_MAGIC`
 const BPF_FS: libc::__fsword_t = 0xcafe_4a11_u32 as libc::__fsword_t;
 
-/// Front of the name of a generation's folder. The number is that of the words that count, and of records in rings: a program that
-/// knows others cannot read them.
+/// Front of the name of a generation's folder. The number is that of the words that count, of meters, and of records in rings: a
+/// program that knows others cannot read them.
 const MAPS: &str = "maps-1-";
 const _: () = {
     assert!(size_of::<tp_n4_record>() == 400);
@@ -50,6 +51,8 @@ const _: () = {
 const COUNTING: [&str; 4] = ["entries", "sides", "cpus", "slow"];
 /// Likewise, with the number of frames above their rate. Not all processes have pinned it, nor rings.
 const CONFIG: &str = "config";
+/// Likewise meters that entries share, and their way there.
+const METERS: [&str; 2] = ["exts", "meters"];
 /// Likewise rings, with what programs hand over while nobody reads them.
 const RINGS: [&str; 4] = ["events", "copies", "held", LATER];
 
@@ -81,9 +84,15 @@ pub struct Left {
     counting: Counting,
     rings: [Option<Ring>; RINGS.len()],
     config: Option<View<Config>>,
+    shared_meters: Option<(View<Line>, View<Line>)>,
 }
 
 impl Left {
+    /// Its meters, where sessions that are taken in go on.
+    pub fn meters(&self) -> LeftMeters {
+        LeftMeters::new(self.entries.clone(), self.shared_meters.clone())
+    }
+
     /// Counts of an entry; `None`: there is no such one.
     pub fn counted(&self, entry: u32) -> Option<Counters> {
         let entry = entry as usize;
@@ -212,9 +221,11 @@ impl Pins {
         let folder = maps_of(&below.join(escaped(name)), generation);
         let [entries, sides, cpus, slow] = COUNTING;
         let ring = |name| MapHandle::from_pinned_path(folder.join(name)).ok();
+        let [exts, meters] = METERS.map(|name| table(&folder, name).ok());
         Ok(Left {
             rings: RINGS.map(|name| ring(name).map(Ring::from)),
             config: table(&folder, CONFIG).ok(),
+            shared_meters: exts.zip(meters),
             entries: table(&folder, entries)?,
             sides: table(&folder, sides)?,
             // Processes have not always pinned what they counted themselves.
@@ -256,7 +267,11 @@ impl Pins {
     pub(super) fn pin_maps(&self, maps: &Maps) -> Result<(), SetupError> {
         let folder = self.maps(self.generation);
         make(&folder, false)?;
-        let all = COUNTING.into_iter().chain([CONFIG]).chain(RINGS);
+        let all = COUNTING
+            .into_iter()
+            .chain([CONFIG])
+            .chain(RINGS)
+            .chain(METERS);
         all.into_iter().try_for_each(|name| {
             let map = map_named(maps, name)?;
             pin(map.as_fd(), &folder.join(name)).map_err(SetupError::from)

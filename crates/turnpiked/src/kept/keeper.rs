@@ -138,6 +138,18 @@ impl Kept {
         }
     }
 
+    /// Sessions that have been taken over and are in no file any more, if there are some, are not lost unsaid.
+    pub(super) fn say_unkept(&self) {
+        let sessions = self.unkept.range(..self.node).count();
+        if sessions > 0 {
+            tracing::error!(
+                sessions,
+                "{:?}: there is no room for sessions that were taken over: they end with this process, unless there is room by then",
+                self.files.path
+            );
+        }
+    }
+
     /// Sessions that this process has found, and whether packets go on when it ends.
     pub(crate) fn report(&self) -> &StateReport {
         &self.report

@@ -376,17 +376,17 @@ impl TakenOver {
             kept.put_counts();
         }
         kept.put_changes(core, true);
-        if !kept.unkept.is_empty() {
-            // The former file is in the way, and what it has is here.
-            let _ = fs::remove_file(&kept.files.path);
-            kept.try_again(core);
-        }
         let path = &kept.files.path;
         let unsettled = generation.map(|of| kept.files.unsettled(of));
         let from = unsettled.unwrap_or_else(|| unfinished(path));
         if let Err(error) = fs::rename(from, path) {
             return give_up(core, kept.files, error.into());
         }
+        // The former file was in the way, as long as it was there; at any time a start finds one of both.
+        if !kept.unkept.is_empty() {
+            kept.try_again(core);
+        }
+        kept.say_unkept();
         kept.files.retain_unsettled(&[]);
         if let Some(pins) = core.tables().pins() {
             pins.retain_maps(&[]);

@@ -63,7 +63,7 @@ fn gpdu(teid: u32, ue: Ipv4Addr) -> Vec<u8> {
 }
 
 /// Packets of the UE reach the server, and the server's reach the UE's gNB, sooner or later.
-fn passes(net: &Net, teid: u32, ue: Ipv4Addr) {
+pub(crate) fn passes(net: &Net, teid: u32, ue: Ipv4Addr) {
     for name in ["n3", "n6"] {
         let netns = &net.peer;
         take_redirected(End { netns, name }).unwrap();

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileExt, chown};
+use std::os::unix::fs::{FileExt, MetadataExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -18,6 +18,7 @@ use rs_pfcp::ie::{Ie, IeType};
 use rs_pfcp::message::MsgType;
 
 use crate::common::{Daemon, LIMIT, Net, UPF_N4};
+use crate::interfaces::passes;
 use crate::unit::unprivileged;
 use crate::{plan, wait_for_log};
 
@@ -320,6 +321,59 @@ fn a_folder_that_is_full_at_the_start_costs_no_session() {
     // Nobody takes over what has changed since.
     let daemon = again(&net, daemon);
     assert!(!modify(&smf, &session));
+    assert_eq!(daemon.stop(), 0);
+}
+
+/// The file of a start that takes over has room for a part of the sessions, as long as the former one is there; then once for all, and
+/// once for no more, until somebody makes room.
+#[test]
+fn a_folder_that_fills_while_sessions_are_taken_over_costs_none() {
+    let net = Net::new();
+    let folder = net.folder.join("state");
+    fs::create_dir_all(&folder).unwrap();
+    mount(&folder, "size=64m");
+    let _unmount = Unmount(folder.clone());
+    let (_unpin, config) = pinning(&net, 0);
+    let config = format!("{config}[limits]\nsessions = 4000\n");
+    let mut daemon = net.start(&config);
+    let smf = net.smf();
+    smf.associate().unwrap();
+    let mut sessions: Vec<Session> = (0..2000).map(|_| smf.establish(&plan()).unwrap()).collect();
+    let (teid, ue) = (sessions[0].uplink.1, sessions[0].addresses.v4.unwrap());
+    let file = folder.join("sessions-10.100.0.1");
+    let room = |of: &Path| of.metadata().unwrap().blocks() * 512;
+    let said = ["no session is established", "there is room again"];
+    for stays_full in [false, true] {
+        passes(&net, teid, ue);
+        let size = room(&file) * 5 / 4 + (128 << 10);
+        mount(&folder, &format!("remount,size={size}"));
+        let other = folder.join("other");
+        if stays_full {
+            fs::hard_link(&file, &other).unwrap();
+        }
+        daemon.process.signal(Signal::SIGKILL).unwrap();
+        daemon.process.wait(LIMIT).unwrap();
+        daemon = net.start(&config);
+        if stays_full {
+            wait_for_log(&daemon, "they end with this process");
+            assert!(sessions.iter().all(|session| modify(&smf, session)));
+            assert!(smf.establish(&plan()).is_err());
+            fs::remove_file(&other).unwrap();
+        }
+        said.iter().for_each(|said| wait_for_log(&daemon, said));
+        let log = daemon.log();
+        assert_eq!(said.map(|said| log.matches(said).count()), [1, 1], "{log}");
+        assert!(!log.contains("sessions end with"), "{log}");
+        assert!(sessions.iter().all(|session| modify(&smf, session)));
+        sessions.push(smf.establish(&plan()).unwrap());
+    }
+    daemon.process.signal(Signal::SIGKILL).unwrap();
+    daemon.process.wait(LIMIT).unwrap();
+    let daemon = net.start(&config);
+    let state = &daemon.get("status")["state"];
+    let all = (sessions.len().into(), 0.into());
+    assert_eq!((&state["taken_over"], &state["lost"]), (&all.0, &all.1));
+    passes(&net, teid, ue);
     assert_eq!(daemon.stop(), 0);
 }
 

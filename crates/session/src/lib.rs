@@ -27,6 +27,7 @@ pub use base::{event, flow, gtpu, node_id, time};
 pub use exchange::outbox::Outbox;
 pub use exchange::{outbox, stats};
 pub use node::record::{NodeRecord, Unresumed};
+pub use node::untold::LostSession;
 pub use node::{features, paths, peer, pfds};
 pub use rules::config::Config;
 pub use rules::summary::SessionSummary;

@@ -40,6 +40,7 @@ use crate::node::peer::{Peer, PeerView};
 use crate::node::pfds::ApplicationView;
 use crate::node::record::{NodeRecord, Unresumed};
 use crate::node::requests::cp_seid_of;
+use crate::node::untold::LostSession;
 use crate::rules::config::Config;
 use crate::rules::summary::SessionSummary;
 use crate::shard::Shard;
@@ -618,6 +619,12 @@ impl<T: Tables> Core<T> {
         let adopted = self.shard.adopt(now, &mut self.outputs, peer, record);
         self.settle(now, out);
         adopted
+    }
+
+    /// A session of before is not taken in: its SMF is told that it is gone, if it knows what that means (EPFAR: TS 29.244, 5.18).
+    /// Whether it does.
+    pub fn tell_lost(&mut self, now: Time, lost: &LostSession, out: &mut Outbox) -> bool {
+        self.node.tell_lost(now, out, lost)
     }
 
     /// All that packets of a session have counted so far, by our SEID, is in its record: nobody will find the tables.

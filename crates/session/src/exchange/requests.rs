@@ -36,6 +36,8 @@ pub(crate) enum Purpose {
     Release(PeerId),
     /// Tell the SMF of a session about it.
     Report(About),
+    /// Tell this peer that a session of its is gone.
+    Lost(PeerId),
     /// Tell this peer that we are about to ask for the release.
     Prepare(PeerId),
     /// Tell this peer about paths to GTP-U peers.
@@ -50,7 +52,7 @@ impl Purpose {
         match self {
             Self::Heartbeat(_) => MessageType::HEARTBEAT_REQUEST,
             Self::Setup(_) => MessageType::ASSOCIATION_SETUP_REQUEST,
-            Self::Report(_) => MessageType::SESSION_REPORT_REQUEST,
+            Self::Report(_) | Self::Lost(_) => MessageType::SESSION_REPORT_REQUEST,
             Self::NodeReport(_) => MessageType::NODE_REPORT_REQUEST,
             Self::Release(_) | Self::Prepare(_) | Self::ReportsSent(_) => {
                 MessageType::ASSOCIATION_UPDATE_REQUEST
@@ -63,7 +65,7 @@ impl Purpose {
         match self {
             Self::Heartbeat(_) => MessageType::HEARTBEAT_RESPONSE,
             Self::Setup(_) => MessageType::ASSOCIATION_SETUP_RESPONSE,
-            Self::Report(_) => MessageType::SESSION_REPORT_RESPONSE,
+            Self::Report(_) | Self::Lost(_) => MessageType::SESSION_REPORT_RESPONSE,
             Self::NodeReport(_) => MessageType::NODE_REPORT_RESPONSE,
             Self::Release(_) | Self::Prepare(_) | Self::ReportsSent(_) => {
                 MessageType::ASSOCIATION_UPDATE_RESPONSE
@@ -73,12 +75,18 @@ impl Purpose {
 }
 
 impl Purpose {
+    /// Whether it is about a session.
+    fn is_report(self) -> bool {
+        matches!(self, Self::Report(_) | Self::Lost(_))
+    }
+
     pub(crate) fn peer(self) -> Option<PeerId> {
         match self {
             Self::Heartbeat(id)
             | Self::Release(id)
             | Self::Prepare(id)
             | Self::ReportsSent(id)
+            | Self::Lost(id)
             | Self::NodeReport(id) => Some(id),
             Self::Report(about) => Some(about.peer),
             Self::Setup(_) => None,
@@ -111,7 +119,8 @@ pub(crate) enum Due {
 pub(crate) struct Requests {
     t1: Duration,
     n1: u32,
-    /// Of requests that are no reports, less the reports under way. The number of those is for shards to limit.
+    /// Of requests that are no reports, less the reports under way. The number of those is for shards to limit, and of what is said of
+    /// lost sessions for the node.
     outstanding_max: usize,
     reports: usize,
     waiting: BTreeMap<u32, Outstanding>,
@@ -166,7 +175,7 @@ impl Requests {
         out: &mut Outbox,
         write: impl FnOnce(&mut Vec<u8>, u32),
     ) -> bool {
-        let is_report = matches!(purpose, Purpose::Report(_));
+        let is_report = purpose.is_report();
         if !is_report && self.waiting.len() >= self.outstanding_max {
             return false;
         }
@@ -227,7 +236,7 @@ impl Requests {
     pub(crate) fn remove(&mut self, sequence: u32) -> Option<Purpose> {
         let request = self.waiting.remove(&sequence)?;
         self.timers.remove(&(request.due, sequence));
-        self.reports -= usize::from(matches!(request.purpose, Purpose::Report(_)));
+        self.reports -= usize::from(request.purpose.is_report());
         Some(request.purpose)
     }
 
@@ -240,7 +249,7 @@ impl Requests {
             let keep = !unwanted(request.purpose);
             if !keep {
                 timers.remove(&(request.due, *sequence));
-                *reports -= usize::from(matches!(request.purpose, Purpose::Report(_)));
+                *reports -= usize::from(request.purpose.is_report());
             }
             keep
         });

@@ -410,6 +410,7 @@ impl Node {
             }
             // A shard takes these answers.
             Purpose::Report(_) => {}
+            Purpose::Lost(id) => self.lost_is_told(now, out, id, Some(message)),
             Purpose::NodeReport(_) => self.on_node_report_answer(message),
         }
     }
@@ -479,6 +480,7 @@ impl Node {
             Purpose::Release(id) | Purpose::Prepare(id) => {
                 self.end_association(out, id, Gone::ShutDown);
             }
+            Purpose::Lost(id) => self.lost_is_told(now, out, id, None),
             // It asked for the release, and has its own ways to notice that we are gone.
             Purpose::ReportsSent(_) => {}
             // Heartbeats tell whether the SMF is there at all.
@@ -631,6 +633,7 @@ impl Node {
         self.n4.forget(id);
         self.timers.retain(|(_, timer)| timer.peer() != Some(id));
         self.finishing.remove(&id);
+        self.sweep.untold.remove(&id);
         self.names.retain(|(peer, _)| *peer != id);
         self.sweep.is_on = true;
         self.sweep.last_gone = Some(id);

@@ -16,6 +16,7 @@ pub(crate) mod release;
 pub(crate) mod requests;
 pub(crate) mod sessions;
 mod sets;
+pub(crate) mod untold;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -36,6 +37,7 @@ use crate::node::load::{Load, Notice};
 use crate::node::paths::Paths;
 use crate::node::peer::{Peer, PeerState, Peers};
 use crate::node::pfds::Pfds;
+use crate::node::untold::Untold;
 use crate::rules::config::Config;
 
 /// N4, associations, heartbeats, PFDs, GTP-U paths and load.
@@ -93,7 +95,7 @@ enum Then {
     AskForRelease,
 }
 
-/// Sessions of peers that are gone, which shards delete step by step.
+/// Sessions that end without their peers: those of peers that are gone, which shards delete step by step, and those lost.
 #[derive(Debug, Default)]
 struct Sweep {
     /// Some may be left.
@@ -103,6 +105,8 @@ struct Sweep {
     last_gone: Option<PeerId>,
     /// Node IDs of these peers, for the log of usage.
     gone: BTreeMap<PeerId, NodeId>,
+    /// Sessions that could not be taken in, of peers that are to hear of it.
+    untold: BTreeMap<PeerId, Untold>,
 }
 
 /// Something that falls due. A timer whose peer is gone does nothing.

@@ -22,6 +22,7 @@ use crate::between::to_shard::ToShard;
 use crate::node::load::Announced;
 use crate::node::paths::PathRecord;
 use crate::node::peer::{ALTERNATIVES_MAX, Details, SOURCES_MAX, SmfSet};
+use crate::node::untold::LostSession;
 use crate::node::{Node, Timer};
 use crate::rules::places::Names;
 use crate::shard::record::Record;
@@ -270,6 +271,17 @@ impl NodeRecord {
     pub fn session(&self, octets: &[u8]) -> Result<Record, RecordError> {
         let smf_of = |number| self.association(number).cloned();
         Record::read_within(octets, smf_of, &self.names)
+    }
+
+    /// The session that these octets are the record of, whole as they were written, as far as its SMF has to be told of it: also where
+    /// it cannot be taken in, or has fields of a later version.
+    pub fn lost_session(&self, octets: &[u8]) -> Option<LostSession> {
+        let (association, cp_seid, controller) = Record::owner(octets)?;
+        Some(LostSession {
+            smf: self.association(association)?.clone(),
+            cp_seid,
+            controller,
+        })
     }
 
     /// SMF of the association of this number.

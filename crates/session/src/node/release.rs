@@ -114,6 +114,7 @@ impl Node {
         self.closing = true;
         self.n4.cancel(|_| true);
         self.finishing.clear();
+        self.sweep.untold.clear();
         self.tell(ToShard::Close);
         self.tell(ToShard::DropReports);
         self.timers.clear();

@@ -1,8 +1,8 @@
 //! Sessions as the node hears of them: requests admitted, answers and reports sent, counts.
 
-use pfcp::ie::ReportType;
-use pfcp::message::SessionEstablishmentRequest;
-use pfcp::{Cause, MessageType};
+use pfcp::ie::{CpFunctionFeatures, PfcpSrReqFlags, ReportType};
+use pfcp::message::{SessionEstablishmentRequest, SessionReportResponse};
+use pfcp::{Cause, IeType, Message, MessageType};
 
 use crate::base::event::Event;
 use crate::base::ids::PeerId;
@@ -14,6 +14,7 @@ use crate::exchange::outbox::Outbox;
 use crate::exchange::requests::Purpose;
 use crate::exchange::stats::Way;
 use crate::node::Node;
+use crate::node::untold::LostSession;
 use crate::usage::report::UsageRecord;
 
 impl Node {
@@ -228,5 +229,59 @@ impl Node {
             record.smf = peer.or_else(|| self.sweep.gone.get(&id)).cloned();
         }
         out.take_usage(records);
+    }
+
+    /// See [`Core::tell_lost`](crate::Core::tell_lost).
+    pub(crate) fn tell_lost(&mut self, now: Time, out: &mut Outbox, lost: &LostSession) -> bool {
+        let id = self.peers.by_node(&lost.smf);
+        let peer = id.and_then(|id| Some((id, self.peers.get(id)?)));
+        let Some((id, _)) = peer.filter(|(_, peer)| {
+            lost.cp_seid != 0 && peer.cp_features.contains(CpFunctionFeatures::EPFAR)
+        }) else {
+            return false;
+        };
+        self.sweep.untold.entry(id).or_default().add(lost);
+        self.tell_next_lost(now, out, id);
+        true
+    }
+
+    /// As many reports as may be under way.
+    fn tell_next_lost(&mut self, now: Time, out: &mut Outbox, id: PeerId) {
+        let Some(address) = self.peers.get(id).map(|peer| peer.address) else {
+            return;
+        };
+        let next = |node: &mut Self| node.sweep.untold.get_mut(&id)?.next();
+        while let Some((cp_seid, controller)) = next(self) {
+            let mut to = address;
+            if let Some(controller) = controller {
+                to.set_ip(controller);
+            }
+            let to = (to, Some(cp_seid));
+            self.n4.request(now, out, to, Purpose::Lost(id), |writer| {
+                writer.report_type(ReportType::UISR);
+                writer.put(IeType::PFCPSRREQ_FLAGS, PfcpSrReqFlags::PSDBU);
+            });
+        }
+    }
+
+    /// An SMF has answered, whatever it said, or has not.
+    pub(crate) fn lost_is_told(
+        &mut self,
+        now: Time,
+        out: &mut Outbox,
+        id: PeerId,
+        answer: Option<&Message<'_>>,
+    ) {
+        if let Some(message) = answer
+            && let Ok(response) = SessionReportResponse::decode(message)
+        {
+            let stats = self.n4.stats_mut();
+            let answer = message.header.message_type;
+            stats.cause(Way::Received, answer, response.cause);
+        }
+        if let Some(untold) = self.sweep.untold.get_mut(&id) {
+            untold.is_over();
+            self.tell_next_lost(now, out, id);
+        }
     }
 }

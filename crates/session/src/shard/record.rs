@@ -8,6 +8,7 @@
 //! under another configuration, too. Times are those of the caller's clock, which goes on.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 use compiled::{CountedAt, Counters, FRAMED_MAX};
 use serde::Serialize;
@@ -24,6 +25,7 @@ use crate::rules::site::Site;
 use crate::rules::summary::ue_nets;
 use crate::rules::{Conditions, FarId, Pdr, Rule, RuleId, Rules, SdfFilter, Targets};
 use crate::shard::context::{Context, Extra, Rare};
+use crate::shard::index::sets::Membership;
 use crate::shard::kept::Kept;
 use crate::usage::measured::{Uncounted, measuring};
 use crate::usage::urr_rules::UrrRules;
@@ -406,6 +408,24 @@ impl Record {
         false
     }
 
+    /// Number of the association, the SMF's SEID and the address that controls it, of the record that these octets are, be the other
+    /// fields what they are.
+    pub(crate) fn owner(octets: &[u8]) -> Option<(u32, u64, Option<IpAddr>)> {
+        let mut octets = behind_version(octets, VERSION, OCTETS_MAX).ok()?;
+        let mut fields = Fields::of(take_octets(&mut octets).ok()?);
+        let (mut association, mut cp_seid, mut membership) = (None, None, None::<Box<Membership>>);
+        while let Some((tag, octets)) = fields.next().ok()? {
+            match tag {
+                tag::CP_SEID => cp_seid = Some(value_of(octets).ok()?),
+                tag::MEMBERSHIP => membership = Some(value_of(octets).ok()?),
+                tag::ASSOCIATION => association = Some(value_of(octets).ok()?),
+                _ => {}
+            }
+        }
+        let controller = membership.and_then(|membership| membership.controller);
+        Some((association?, cp_seid?, controller))
+    }
+
     /// Where its packets were counted, and metered.
     pub(crate) fn counted_at(&self) -> &[CountedAt] {
         &self.counted
@@ -623,9 +643,7 @@ fn extra_is_possible(extra: &Extra, rules: &Rules) -> Result<(), &'static str> {
         let same = same && seen.eq(measuring(&urr_rules.pdrs).map(|pdr| pdr.pdr));
         hold(same, "usage of other rules")?;
     }
-    let sorted = |membership: &crate::shard::index::sets::Membership| {
-        membership.sets.is_sorted_by(|a, b| a < b)
-    };
+    let sorted = |membership: &Membership| membership.sets.is_sorted_by(|a, b| a < b);
     hold(
         membership.as_ref().is_none_or(|of| sorted(of)),
         "sets out of order",

@@ -15,7 +15,7 @@ const EPFAR: u8 = 1 << 2;
 const SARR: u8 = 1;
 const URSS: u8 = 2;
 
-fn associate(world: &mut World, smf: &mut Smf, features: u8) {
+pub(crate) fn associate(world: &mut World, smf: &mut Smf, features: u8) {
     let mut ies = smf.setup_ies();
     ies.push(Ie::new(IeType::CpFunctionFeatures, vec![features]));
     let answer = smf.ask(world, MsgType::AssociationSetupRequest, None, &ies);

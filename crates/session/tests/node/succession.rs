@@ -1279,3 +1279,103 @@ fn meters_go_on_where_tables_of_before_have_them() {
     }
     assert_eq!(entries(&next).len(), 4);
 }
+
+/// An SMF, with these features, that has so many sessions in "ims", and how the process before left them; and one in "internet".
+fn in_ims(features: u8, sessions: usize) -> (World, Smf, Memory) {
+    let (mut world, mut smf) = (world(), Smf::new(SMF1));
+    world.core.note_changes();
+    crate::release::associate(&mut world, &mut smf, features);
+    for number in 0..=sessions {
+        let network = ["ims", "internet"][usize::from(number == sessions)];
+        let datagram = smf.establishment_in(network);
+        let answer = smf.exchange(&mut world, &datagram);
+        assert_eq!(answer.cause(), CauseValue::RequestAccepted);
+    }
+    let mut kept = Memory::default();
+    kept.keep(&mut world.core, true);
+    (world, smf, kept)
+}
+
+/// A core without "ims" goes on. Sessions that it cannot take in, by the SMF's SEIDs, and of how many of these that is told.
+fn without_ims(world: &mut World, kept: &Memory) -> (BTreeSet<u64>, usize) {
+    let node = NodeRecord::read(&kept.node).unwrap();
+    world.core = Core::new(config(), node.recovery(), exact_tables());
+    world.out.clear();
+    world.core.resume(world.now, &node, &mut world.out).unwrap();
+    let (mut lost, mut told) = (BTreeSet::new(), 0);
+    for octets in kept.sessions.values() {
+        let record = node.session(octets).unwrap();
+        let cp_seid = record.cp_seid();
+        if world.core.adopt(world.now, record, &mut world.out).is_err() {
+            let session = node.lost_session(octets).unwrap();
+            lost.insert(cp_seid);
+            let is_told = world.core.tell_lost(world.now, &session, &mut world.out);
+            told += usize::from(is_told);
+        }
+    }
+    (lost, told)
+}
+
+const EPFAR: u8 = 1 << 2;
+
+/// TS 29.244, 5.18, 7.5.8, 8.2.21, 8.2.119. Some at a time, as there may be as many as there were sessions.
+#[test]
+fn an_smf_hears_of_sessions_whose_configuration_is_gone() {
+    const SESSIONS: usize = 40;
+    let (mut world, smf, kept) = in_ims(EPFAR, SESSIONS);
+    let (lost, of) = without_ims(&mut world, &kept);
+    assert_eq!((lost.len(), of), (SESSIONS, SESSIONS));
+    let mut waiting = world.sent();
+    assert!(waiting.len() < SESSIONS, "{}", waiting.len());
+    let mut told = BTreeSet::new();
+    while let Some((to, report)) = waiting.pop() {
+        assert_eq!(to, smf.address);
+        assert_eq!(report[1], MsgType::SessionReportRequest as u8);
+        let sequence = u32::from_be_bytes([0, report[12], report[13], report[14]]);
+        let report = Answer::from(report);
+        let payload = |ie_type| report.ie(ie_type).unwrap().payload.clone();
+        assert_eq!(payload(IeType::ReportType), [1 << 6], "UISR");
+        assert_eq!(payload(IeType::PfcpsrReqFlags), [1], "PSDBU");
+        assert!(told.insert(report.seid()));
+        let response = encode(
+            MsgType::SessionReportResponse,
+            Some(0),
+            sequence,
+            &[accepted()],
+        );
+        waiting.extend(world.receive(smf.address, &response));
+    }
+    assert_eq!(told, lost);
+    assert_eq!((world.core.outstanding(), world.live()), (0, 1));
+}
+
+#[test]
+fn an_smf_that_does_not_know_such_reports_hears_by_its_next_request() {
+    let (mut world, mut smf, kept) = in_ims(0, 1);
+    assert_eq!(without_ims(&mut world, &kept).1, 0);
+    assert!(world.sent().is_empty());
+    let lost = kept.sessions.values().find_map(|octets| {
+        let node = NodeRecord::read(&kept.node).unwrap();
+        let seid = node.session(octets).unwrap().seid();
+        world.core.session(seid).is_none().then_some(seid)
+    });
+    let answer = smf.modify(&mut world, lost.unwrap());
+    assert_eq!(answer.cause(), CauseValue::SessionContextNotFound);
+}
+
+/// They end where no answer comes, and with the association.
+#[test]
+fn lost_sessions_that_an_smf_does_not_answer_for_are_let_go() {
+    let (mut world, mut smf, kept) = in_ims(EPFAR, 40);
+    assert_eq!(without_ims(&mut world, &kept).1, 40);
+    world.sent();
+    let (t1, n1) = (world.core.config().t1, world.core.config().n1);
+    for _ in 0..2 * n1 {
+        world.pass(t1);
+    }
+    assert_eq!(world.core.outstanding(), 0);
+    let (mut world, _, kept) = in_ims(EPFAR, 40);
+    without_ims(&mut world, &kept);
+    smf.release(&mut world);
+    assert_eq!(world.core.outstanding(), 0);
+}

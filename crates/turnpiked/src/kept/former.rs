@@ -48,7 +48,7 @@ impl Former {
         (core, out): (&mut Core<Tables>, &mut Outbox),
         mut attend: impl FnMut(&mut Core<Tables>),
     ) -> Result<usize> {
-        let (mut lost, mut number) = (0, 0usize);
+        let (mut lost, mut told, mut number) = (0, 0, 0usize);
         self.sessions(
             |_| true,
             |place, record| {
@@ -68,9 +68,20 @@ impl Former {
                     if lost <= LOST_SAID {
                         tracing::error!(place, "a session is lost: {error:#}");
                     }
+                    let octets = self.arena.get(place);
+                    let of_smf = octets.and_then(|octets| self.node.lost_session(&octets));
+                    let is_told = of_smf.is_some_and(|of| core.tell_lost(now, &of, out));
+                    told += usize::from(is_told);
                 }
             },
         )?;
+        if lost > 0 {
+            tracing::error!(
+                sessions = lost,
+                told,
+                "sessions of the process before this one cannot be taken in; SMFs with EPFAR are told, others by their next requests"
+            );
+        }
         Ok(lost)
     }
 

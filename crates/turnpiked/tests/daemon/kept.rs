@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use lab::netns::End;
-use lab::smf::{Answer, Session, Smf, encode};
+use lab::smf::{Answer, Event, Session, SessionPlan, Smf, encode};
 use lab::wait::LOOK;
 use nix::sys::signal::Signal;
 use rs_pfcp::ie::cause::CauseValue;
@@ -70,6 +70,32 @@ fn a_damaged_record_costs_its_session_alone() {
     wait_for_log(&daemon, "its record is damaged");
     let there = sessions.iter().map(|session| modify(&smf, session));
     assert_eq!(there.collect::<Vec<_>>(), [true, false, true]);
+}
+
+/// The next configuration does not have their network instance.
+#[test]
+fn an_smf_hears_of_sessions_that_are_not_taken_in() {
+    const EPFAR: u8 = 1 << 2;
+    let net = Net::new();
+    let ims =
+        "[[network_instance]]\nname = \"ims\"\ninterface = \"n6\"\npools = [\"10.61.0.0/16\"]\n";
+    let mut daemon = net.start(&format!("{ims}{}", state(&net)));
+    let smf = net.smf();
+    smf.associate_with(EPFAR, &[]).unwrap();
+    let session = smf.establish(&plan()).unwrap();
+    let lost = SessionPlan {
+        network_instance: "ims".into(),
+        ..plan()
+    };
+    smf.establish(&lost).unwrap();
+    daemon.process.signal(Signal::SIGKILL).unwrap();
+    daemon.process.wait(LIMIT).unwrap();
+    let daemon = net.start(&state(&net));
+    wait_for_log(&daemon, "network instance \"ims\" is not configured");
+    smf.wait_for(&Event::Request(MsgType::SessionReportRequest))
+        .unwrap();
+    assert!(modify(&smf, &session));
+    assert_eq!(daemon.stop(), 0);
 }
 
 #[test]

@@ -13,12 +13,13 @@ use crate::base::octets::{put_with_length, take_octets};
 use crate::base::record_error::RecordError;
 use crate::base::slab::Slab;
 use crate::base::tagged::Fields;
+use crate::exchange::answers::Fingerprint;
 use crate::rules::site::Site;
 use crate::rules::{
     BarId, Conditions, FarId, Later, LocalEnds, RarePdi, RareQer, RuleId, Rules, SdfFilter, UrrId,
 };
 use crate::shard::context::Context;
-use crate::shard::record::{self, OCTETS_MAX, Record, VERSION};
+use crate::shard::record::{self, OCTETS_MAX, Record, VERSION, Within};
 use crate::shard::session::Session;
 use crate::testing;
 
@@ -228,6 +229,40 @@ fn a_field_that_is_not_known_is_refused_by_its_tag() {
         more.extend([fields, &[99, 1, 0]].concat());
     });
     assert_eq!(Record::read(&more), Err(RecordError::UnknownField(99)));
+    assert_eq!(Record::owner(&more), None, "of no association");
+}
+
+/// Also where it cannot be read as a whole.
+#[test]
+fn a_record_says_of_which_smf_its_session_is() {
+    let (world, seid) = ordinary_context();
+    let context = world.sessions.context(seid).unwrap();
+    let mut octets = Vec::new();
+    let within = Within {
+        association: 7,
+        counted: &[],
+        answered: Fingerprint::default(),
+        served: 0,
+    };
+    record::put_within(seid, within, context, &mut octets);
+    let (version, mut rest) = octets.split_at(2);
+    let fields = take_octets(&mut rest).unwrap();
+    let mut more = version.to_vec();
+    put_with_length(&mut more, |more| {
+        more.extend([fields, &[99, 1, 0]].concat());
+    });
+    let owner = Some((7, context.cp_seid, None));
+    assert_eq!(
+        (Record::owner(&octets), Record::owner(&more)),
+        (owner, owner)
+    );
+    assert_eq!(Record::owner(&octets[..octets.len() - 1]), None);
+    let later = [&(VERSION + 1).to_be_bytes()[..], &octets[2..]].concat();
+    assert_eq!(
+        Record::owner(&later),
+        None,
+        "its tags may mean something else"
+    );
 }
 
 /// Of a later version of this program, which knows more of rules.

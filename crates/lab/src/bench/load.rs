@@ -37,6 +37,8 @@ pub(super) struct Client {
     /// The part of `replies` that has not been looked at, and how long each answer is.
     unread: Range<usize>,
     segment: usize,
+    /// Requests of one size leave together, and so may come in.
+    together: bool,
     headers: MultiHeaders<SockaddrStorage>,
 }
 
@@ -64,8 +66,14 @@ impl Client {
             replies: vec![0; 65536],
             unread: 0..0,
             segment: 0,
+            together: true,
             headers: MultiHeaders::preallocate(BATCH, None),
         })
+    }
+
+    /// From now on each request is a datagram of its own, all the way.
+    pub(super) fn send_one_by_one(&mut self) {
+        self.together = false;
     }
 
     /// Set up the association.
@@ -165,7 +173,7 @@ impl Client {
     fn send(&mut self, messages: &[Vec<u8>]) -> Result<()> {
         for batch in messages.chunks(BATCH) {
             let size = batch[0].len();
-            let fits = size <= SEGMENT_MAX && size * batch.len() <= TOGETHER_MAX;
+            let fits = self.together && size <= SEGMENT_MAX && size * batch.len() <= TOGETHER_MAX;
             if fits && batch.len() > 1 && batch.iter().all(|message| message.len() == size) {
                 self.send_together(batch, size)?;
             } else {

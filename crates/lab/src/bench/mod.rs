@@ -8,6 +8,7 @@ mod cost;
 mod feed;
 mod frames;
 mod load;
+mod mixes;
 pub mod rates;
 mod readers;
 mod requests;
@@ -69,6 +70,9 @@ pub struct Options {
     /// Only what path switches cost with and without `n4.fast_path`, with so many sessions.
     #[arg(long)]
     pub n4_only: bool,
+    /// Only what PFCP among users' packets takes, with so many sessions: AccelUPF's evaluation.
+    #[arg(long)]
+    pub mixes_only: bool,
     /// Only what TCP gets of maximum bit rates, on the chosen data path.
     #[arg(long)]
     pub tcp_only: bool,
@@ -183,6 +187,10 @@ pub fn run(options: &Options) -> Result<()> {
     }
     if options.n4_only {
         return report(&Bench::fast_path(figures, options)?, options);
+    }
+    if options.mixes_only {
+        mixes::measure(&mut figures, options)?;
+        return report(&figures, options);
     }
     if options.tcp_only {
         tcp::measure(&mut figures)?;

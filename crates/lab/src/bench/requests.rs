@@ -287,6 +287,18 @@ pub(super) fn path_switch(addresses: &Addresses) -> Result<Template> {
     Template::new(bytes, &wanted).context("Session Modification Request")
 }
 
+/// Session Modification Request: the user of FAR 2 is idle, its packets wait, and the SMF is to hear of them.
+pub(super) fn idle() -> Result<Template> {
+    let far = UpdateFarBuilder::new(FarId::new(2))
+        .apply_action(ApplyAction::new(0x0c))
+        .build()?;
+    let bytes = SessionModificationRequestBuilder::new(SENTINEL_SEID, SENTINEL_SEQUENCE)
+        .add_update_far(far)
+        .marshal();
+    Template::new(bytes, &[(Field::Sequence, 1), (Field::Seid, 1)])
+        .context("Session Modification Request")
+}
+
 /// Session Deletion Request.
 pub(super) fn deletion() -> Result<Template> {
     let bytes = SessionDeletionRequestBuilder::new(SENTINEL_SEID, SENTINEL_SEQUENCE).marshal();

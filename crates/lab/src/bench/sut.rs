@@ -303,17 +303,16 @@ impl Sut {
 
     /// Id of the program attached to the interface where packets of `direction` arrive.
     pub(super) fn program_id(&self, direction: Direction) -> Result<u32> {
-        let name = Self::interface(direction);
-        let text = self.upf.run(
-            "ip",
-            &["-j", "link", "show", "dev", name],
-            Duration::from_secs(5),
-        )?;
+        let program = self.program_on(Self::interface(direction))?;
+        program.context("no XDP program is attached")
+    }
+
+    fn program_on(&self, interface: &str) -> Result<Option<u32>> {
+        let asked = ["-j", "link", "show", "dev", interface];
+        let text = self.upf.run("ip", &asked, Duration::from_secs(5))?;
         let links: Value = serde_json::from_str(&text)?;
-        let id = links[0]["xdp"]["prog"]["id"]
-            .as_u64()
-            .context("no XDP program is attached")?;
-        Ok(u32::try_from(id)?)
+        let id = links[0]["xdp"]["prog"]["id"].as_u64();
+        Ok(id.map(u32::try_from).transpose()?)
     }
 
     /// Runs of the program that answers SMFs, and the time that they took. Only what `kernel.bpf_stats_enabled` has counted.
@@ -322,6 +321,20 @@ impl Sut {
         let own = programs.find(|program| program.name.to_bytes() == b"tp_n4");
         let own = own.context("no program answers SMFs")?;
         Ok((own.run_cnt, Duration::from_nanos(own.run_time_ns)))
+    }
+
+    /// Time that its programs took: those of both directions, and the one that answers SMFs, if there is one. Only what
+    /// `kernel.bpf_stats_enabled` has counted.
+    pub(super) fn program_time(&self) -> Result<Duration> {
+        let ids = ["n3", "n6", "n4"].map(|interface| self.program_on(interface));
+        let ids: Vec<_> = ids.into_iter().collect::<Result<_>>()?;
+        let mut took = Duration::ZERO;
+        for program in libbpf_rs::query::ProgInfoIter::default() {
+            if ids.contains(&Some(program.id)) {
+                took += Duration::from_nanos(program.run_time_ns);
+            }
+        }
+        Ok(took)
     }
 
     /// Packets forwarded in `direction` so far, from the metrics.
@@ -350,6 +363,12 @@ pub(super) fn conditions(options: &Options) -> Result<Value> {
     let mut conditions = machine()?;
     conditions["sessions"] = options.sessions.into();
     conditions["runs"] = options.runs.into();
+    if options.mixes_only {
+        conditions["data path"] =
+            "xdp, driver mode on veth; packets and requests by sockets".into();
+        conditions["program"] = "common, which sessions that come and go want".into();
+        return Ok(conditions);
+    }
     for (what, how) in [
         (
             "data path",

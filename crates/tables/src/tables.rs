@@ -233,10 +233,10 @@ impl Tables {
         let Some(interface) = self.n4.as_ref().and_then(|n4| n4.interface.as_ref()) else {
             return Ok(false);
         };
-        let ifindex = ifindex_of(interface)?;
         if !self.n4_port_is_there() {
             return Err(SetupError::NotMet(interface.clone()));
         }
+        let ifindex = ifindex_of(interface)?;
         self.store.begin_n4_anew();
         match self.n4_port() {
             Some(_) => program.attach_behind()?,

@@ -26,7 +26,7 @@ use anyhow::Result;
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use session::{Core, Outbox, Time};
-use tables::Tables;
+use tables::{SetupError, Tables};
 
 use crate::command::{Asked, Command, Question, Reconfigured};
 use crate::config::{Config, OnStop, growth, newcomers};
@@ -212,7 +212,11 @@ impl Control {
         // Without a grace period (gtpu.restart_grace_s = 0) unknown TEIDs are answered from now on.
         self.maintain();
         let tables = self.core.tables_mut();
-        self.beside.attach(tables, &self.sockets)?;
+        match self.beside.attach(tables, &self.sockets) {
+            // Its interface has gone while sessions were taken over. It is looked for, as that of any port.
+            Err(SetupError::NotMet(_)) => {}
+            attached => attached?,
+        }
         ready();
         let mut events = [EpollEvent::empty(); EVENTS];
         while !self.is_done() {

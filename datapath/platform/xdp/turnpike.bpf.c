@@ -369,8 +369,8 @@ int tp_lane(struct xdp_md *ctx)
 }
 #endif
 
-/* The program of N4 (n4.bpf.c), where it shares an interface with users' packets: of these none pays for it. Empty while it serves
- * nobody, and for good when the process that has it is gone. */
+/* The program of N4 (n4.bpf.c), where it shares an interface with users' packets, of which none comes here. Empty until it is
+ * attached, and for good when the process that has it is gone. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
 	__uint(max_entries, 1);

@@ -36,8 +36,8 @@ pub(crate) enum Purpose {
     Release(PeerId),
     /// Tell the SMF of a session about it.
     Report(About),
-    /// Tell this peer that a session of its is gone.
-    Lost(PeerId),
+    /// Tell this peer that its session of this SEID is gone.
+    Lost(PeerId, u64),
     /// Tell this peer that we are about to ask for the release.
     Prepare(PeerId),
     /// Tell this peer about paths to GTP-U peers.
@@ -52,7 +52,7 @@ impl Purpose {
         match self {
             Self::Heartbeat(_) => MessageType::HEARTBEAT_REQUEST,
             Self::Setup(_) => MessageType::ASSOCIATION_SETUP_REQUEST,
-            Self::Report(_) | Self::Lost(_) => MessageType::SESSION_REPORT_REQUEST,
+            Self::Report(_) | Self::Lost(..) => MessageType::SESSION_REPORT_REQUEST,
             Self::NodeReport(_) => MessageType::NODE_REPORT_REQUEST,
             Self::Release(_) | Self::Prepare(_) | Self::ReportsSent(_) => {
                 MessageType::ASSOCIATION_UPDATE_REQUEST
@@ -65,7 +65,7 @@ impl Purpose {
         match self {
             Self::Heartbeat(_) => MessageType::HEARTBEAT_RESPONSE,
             Self::Setup(_) => MessageType::ASSOCIATION_SETUP_RESPONSE,
-            Self::Report(_) | Self::Lost(_) => MessageType::SESSION_REPORT_RESPONSE,
+            Self::Report(_) | Self::Lost(..) => MessageType::SESSION_REPORT_RESPONSE,
             Self::NodeReport(_) => MessageType::NODE_REPORT_RESPONSE,
             Self::Release(_) | Self::Prepare(_) | Self::ReportsSent(_) => {
                 MessageType::ASSOCIATION_UPDATE_RESPONSE
@@ -77,7 +77,7 @@ impl Purpose {
 impl Purpose {
     /// Whether it is about a session.
     fn is_report(self) -> bool {
-        matches!(self, Self::Report(_) | Self::Lost(_))
+        matches!(self, Self::Report(_) | Self::Lost(..))
     }
 
     pub(crate) fn peer(self) -> Option<PeerId> {
@@ -86,7 +86,7 @@ impl Purpose {
             | Self::Release(id)
             | Self::Prepare(id)
             | Self::ReportsSent(id)
-            | Self::Lost(id)
+            | Self::Lost(id, _)
             | Self::NodeReport(id) => Some(id),
             Self::Report(about) => Some(about.peer),
             Self::Setup(_) => None,

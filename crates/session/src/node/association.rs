@@ -410,7 +410,9 @@ impl Node {
             }
             // A shard takes these answers.
             Purpose::Report(_) => {}
-            Purpose::Lost(id) => self.lost_is_told(now, out, id, Some(message)),
+            Purpose::Lost(id, cp_seid) => {
+                self.lost_is_told(now, out, (id, cp_seid), Some(message));
+            }
             Purpose::NodeReport(_) => self.on_node_report_answer(message),
         }
     }
@@ -480,7 +482,7 @@ impl Node {
             Purpose::Release(id) | Purpose::Prepare(id) => {
                 self.end_association(out, id, Gone::ShutDown);
             }
-            Purpose::Lost(id) => self.lost_is_told(now, out, id, None),
+            Purpose::Lost(id, cp_seid) => self.lost_is_told(now, out, (id, cp_seid), None),
             // It asked for the release, and has its own ways to notice that we are gone.
             Purpose::ReportsSent(_) => {}
             // Heartbeats tell whether the SMF is there at all.

@@ -14,7 +14,7 @@ use crate::exchange::outbox::Outbox;
 use crate::exchange::requests::Purpose;
 use crate::exchange::stats::Way;
 use crate::node::Node;
-use crate::node::untold::LostSession;
+use crate::node::untold::{LostSession, TELLING_MAX, Untold};
 use crate::usage::report::UsageRecord;
 
 impl Node {
@@ -47,6 +47,7 @@ impl Node {
             self.shed(now, out, to, peer);
             return None;
         }
+        self.has_again(now, out, peer, request.cp_f_seid.seid);
         Some(peer)
     }
 
@@ -250,17 +251,32 @@ impl Node {
         let Some(address) = self.peers.get(id).map(|peer| peer.address) else {
             return;
         };
-        let next = |node: &mut Self| node.sweep.untold.get_mut(&id)?.next();
+        let next = |node: &mut Self| {
+            let all = node.sweep.untold.values().map(Untold::under_way);
+            let is_busy = all.sum::<usize>() >= TELLING_MAX;
+            node.sweep.untold.get_mut(&id)?.next(is_busy)
+        };
         while let Some((cp_seid, controller)) = next(self) {
             let mut to = address;
             if let Some(controller) = controller {
                 to.set_ip(controller);
             }
             let to = (to, Some(cp_seid));
-            self.n4.request(now, out, to, Purpose::Lost(id), |writer| {
-                writer.report_type(ReportType::UISR);
-                writer.put(IeType::PFCPSRREQ_FLAGS, PfcpSrReqFlags::PSDBU);
-            });
+            self.n4
+                .request(now, out, to, Purpose::Lost(id, cp_seid), |writer| {
+                    writer.report_type(ReportType::UISR);
+                    writer.put(IeType::PFCPSRREQ_FLAGS, PfcpSrReqFlags::PSDBU);
+                });
+        }
+    }
+
+    /// An SMF asks for a session under a SEID, and would take what is said of a lost one for that.
+    fn has_again(&mut self, now: Time, out: &mut Outbox, id: PeerId, cp_seid: u64) {
+        let untold = self.sweep.untold.get_mut(&id);
+        if untold.is_some_and(|untold| untold.has_again(cp_seid)) {
+            self.n4
+                .cancel(|purpose| purpose == Purpose::Lost(id, cp_seid));
+            self.tell_next_lost(now, out, id);
         }
     }
 
@@ -269,7 +285,7 @@ impl Node {
         &mut self,
         now: Time,
         out: &mut Outbox,
-        id: PeerId,
+        (id, cp_seid): (PeerId, u64),
         answer: Option<&Message<'_>>,
     ) {
         if let Some(message) = answer
@@ -280,7 +296,7 @@ impl Node {
             stats.cause(Way::Received, answer, response.cause);
         }
         if let Some(untold) = self.sweep.untold.get_mut(&id) {
-            untold.is_over();
+            untold.is_over(cp_seid);
             self.tell_next_lost(now, out, id);
         }
     }

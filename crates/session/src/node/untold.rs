@@ -3,13 +3,15 @@
 //! Only those that know of sessions which the UP function deletes (EPFAR) are told. Others hear of it with their next request about such
 //! a session, which is refused (65).
 
-use std::collections::VecDeque;
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use crate::base::node_id::NodeId;
 
 /// Reports that an SMF is sent before it has answered one: there may be as many as there were sessions.
 const UNDER_WAY_MAX: usize = 32;
+/// Reports to all SMFs from which on each has one: other requests want places, too.
+pub(crate) const TELLING_MAX: usize = 512;
 
 /// A session that its record names, and that is not here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,27 +26,49 @@ pub struct LostSession {
 #[derive(Debug, Default)]
 pub(crate) struct Untold {
     /// By the SMF's SEIDs, with the addresses that reports go to, if not that of the association.
-    waiting: VecDeque<(u64, Option<IpAddr>)>,
-    under_way: usize,
+    waiting: BTreeSet<(u64, Option<IpAddr>)>,
+    /// By the SMF's SEIDs.
+    under_way: Vec<u64>,
 }
 
 impl Untold {
     pub(crate) fn add(&mut self, lost: &LostSession) {
-        self.waiting.push_back((lost.cp_seid, lost.controller));
+        self.waiting.insert((lost.cp_seid, lost.controller));
     }
 
-    /// The next one, unless as many are under way as may be. It is under way from now on.
-    pub(crate) fn next(&mut self) -> Option<(u64, Option<IpAddr>)> {
-        if self.under_way >= UNDER_WAY_MAX {
+    pub(crate) fn under_way(&self) -> usize {
+        self.under_way.len()
+    }
+
+    /// The next one, unless as many are under way as may be: one, where there is much to tell others. It is under way from now on.
+    pub(crate) fn next(&mut self, is_busy: bool) -> Option<(u64, Option<IpAddr>)> {
+        let most = if is_busy { 1 } else { UNDER_WAY_MAX };
+        if self.under_way.len() >= most {
             return None;
         }
-        let next = self.waiting.pop_front()?;
-        self.under_way += 1;
+        let next = self.waiting.pop_first()?;
+        self.under_way.push(next.0);
         Some(next)
     }
 
     /// One that was under way is answered, or never will be.
-    pub(crate) fn is_over(&mut self) {
-        self.under_way = self.under_way.saturating_sub(1);
+    pub(crate) fn is_over(&mut self, cp_seid: u64) {
+        let at = self.under_way.iter().position(|seid| *seid == cp_seid);
+        if let Some(at) = at {
+            self.under_way.swap_remove(at);
+        }
+    }
+
+    /// The SMF has a session under this SEID again, which is not to be told of. Whether that is under way.
+    pub(crate) fn has_again(&mut self, cp_seid: u64) -> bool {
+        let of = (cp_seid, None)..;
+        let of = self.waiting.range(of).take_while(|of| of.0 == cp_seid);
+        let of: Vec<_> = of.copied().collect();
+        for of in of {
+            self.waiting.remove(&of);
+        }
+        let before = self.under_way.len();
+        self.under_way.retain(|seid| *seid != cp_seid);
+        self.under_way.len() < before
     }
 }

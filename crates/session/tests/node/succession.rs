@@ -1363,19 +1363,57 @@ fn an_smf_that_does_not_know_such_reports_hears_by_its_next_request() {
     assert_eq!(answer.cause(), CauseValue::SessionContextNotFound);
 }
 
+/// Sessions that reports among these datagrams are about, by the SMF's SEIDs.
+fn reported(sent: Vec<(SocketAddr, Vec<u8>)>) -> BTreeSet<u64> {
+    let is_report = |octets: &[u8]| octets[1] == MsgType::SessionReportRequest as u8;
+    let reports = sent.into_iter().filter(|(_, octets)| is_report(octets));
+    reports
+        .map(|(_, report)| Answer::from(report).seid())
+        .collect()
+}
+
 /// They end where no answer comes, and with the association.
 #[test]
 fn lost_sessions_that_an_smf_does_not_answer_for_are_let_go() {
     let (mut world, mut smf, kept) = in_ims(EPFAR, 40);
-    assert_eq!(without_ims(&mut world, &kept).1, 40);
-    world.sent();
+    let (lost, of) = without_ims(&mut world, &kept);
+    assert_eq!(of, 40);
+    let mut told = reported(world.sent());
     let (t1, n1) = (world.core.config().t1, world.core.config().n1);
     for _ in 0..2 * n1 {
-        world.pass(t1);
+        told.extend(reported(world.pass(t1)));
     }
-    assert_eq!(world.core.outstanding(), 0);
+    assert_eq!((told, world.core.outstanding()), (lost, 0));
     let (mut world, _, kept) = in_ims(EPFAR, 40);
     without_ims(&mut world, &kept);
     smf.release(&mut world);
     assert_eq!(world.core.outstanding(), 0);
+    assert!(reported(world.pass(t1)).is_empty());
+}
+
+/// An SMF that is told so ends what it has under that SEID, be it another session.
+#[test]
+fn a_session_that_is_there_again_is_not_said_to_be_gone() {
+    let (mut world, mut smf, kept) = in_ims(EPFAR, 40);
+    let (lost, _) = without_ims(&mut world, &kept);
+    let mut told = reported(world.sent());
+    // One that is told of, one that is not yet.
+    let again = [told.first(), lost.difference(&told).next()].map(|seid| *seid.unwrap());
+    for seid in again {
+        smf.next_seid = seid - 1;
+        let datagram = smf.establishment_in("internet");
+        let sent = world.receive(smf.address, &datagram);
+        let accepted = |(_, octets): &(_, Vec<u8>)| octets[1] == 51 && octets.len() > 40;
+        assert!(sent.iter().any(accepted));
+        told.extend(reported(sent));
+    }
+    let (t1, n1) = (world.core.config().t1, world.core.config().n1);
+    let mut later = BTreeSet::new();
+    for _ in 0..2 * n1 {
+        later.extend(reported(world.pass(t1)));
+    }
+    assert!(again.iter().all(|seid| !later.contains(seid)));
+    told.extend(later);
+    told.insert(again[1]);
+    assert_eq!((told, world.core.outstanding()), (lost, 0));
 }

@@ -323,8 +323,9 @@ impl TakenOver {
             }
         }
         if attaches_late {
-            elsewhere.detach();
+            // While packets are forwarded: with many sessions it takes a while.
             core.tables().raise_meters();
+            elsewhere.detach();
             attached = attached.and_then(|()| core.tables_mut().attach());
         }
         if let Err(error) = attached {
@@ -382,12 +383,17 @@ impl TakenOver {
         if let Err(error) = fs::rename(from, path) {
             return give_up(core, kept.files, error.into());
         }
-        // The former file was in the way, as long as it was there; at any time a start finds one of both.
+        // Former files were in the way, as long as they were there. A start finds one of both at any time; sessions without room are in
+        // none until they are put in again.
+        kept.files.retain_unsettled(&[]);
+        if kept.unkept.contains(&kept.node) {
+            // Without it no session would be found.
+            kept.put_changes(core, true);
+        }
         if !kept.unkept.is_empty() {
             kept.try_again(core);
         }
         kept.say_unkept();
-        kept.files.retain_unsettled(&[]);
         if let Some(pins) = core.tables().pins() {
             pins.retain_maps(&[]);
         }

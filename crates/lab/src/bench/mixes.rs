@@ -1,5 +1,5 @@
-//! Signalling among users' packets, as AccelUPF was evaluated (SOSR 2022): what messages of each kind take, how many users there
-//! may be, and what is left for packets when so many of them are PFCP's.
+//! Signalling among users' packets, as AccelUPF was evaluated (SOSR 2022): what messages of each kind take, and what is left for
+//! packets when so many of them are PFCP's.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::rc::Rc;

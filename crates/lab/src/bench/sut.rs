@@ -317,9 +317,9 @@ impl Sut {
 
     /// Runs of the program that answers SMFs, and the time that they took. Only what `kernel.bpf_stats_enabled` has counted.
     pub(super) fn n4_runs(&self) -> Result<(u64, Duration)> {
-        let mut programs = libbpf_rs::query::ProgInfoIter::default();
-        let own = programs.find(|program| program.name.to_bytes() == b"tp_n4");
-        let own = own.context("no program answers SMFs")?;
+        let id = self.program_on("n4")?.context("no program answers SMFs")?;
+        let own = libbpf_rs::query::ProgInfoIter::default().find(|program| program.id == id);
+        let own = own.context("the program is gone")?;
         Ok((own.run_cnt, Duration::from_nanos(own.run_time_ns)))
     }
 

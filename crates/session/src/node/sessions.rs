@@ -14,7 +14,7 @@ use crate::exchange::outbox::Outbox;
 use crate::exchange::requests::Purpose;
 use crate::exchange::stats::Way;
 use crate::node::Node;
-use crate::node::untold::{LostSession, TELLING_MAX, Untold};
+use crate::node::untold::{LostSession, TELLING_MAX, UNDER_WAY_MAX, Untold};
 use crate::usage::report::UsageRecord;
 
 impl Node {
@@ -252,8 +252,10 @@ impl Node {
             return;
         };
         let next = |node: &mut Self| {
-            let all = node.sweep.untold.values().map(Untold::under_way);
-            let is_busy = all.sum::<usize>() >= TELLING_MAX;
+            let own = node.sweep.untold.get(&id)?.under_way();
+            let all = || node.sweep.untold.values().map(Untold::under_way);
+            // Of most sessions that are lost there is no more to tell yet: that costs no look at all SMFs.
+            let is_busy = (1..UNDER_WAY_MAX).contains(&own) && all().sum::<usize>() >= TELLING_MAX;
             node.sweep.untold.get_mut(&id)?.next(is_busy)
         };
         while let Some((cp_seid, controller)) = next(self) {

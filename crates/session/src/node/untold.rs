@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use crate::base::node_id::NodeId;
 
 /// Reports that an SMF is sent before it has answered one: there may be as many as there were sessions.
-const UNDER_WAY_MAX: usize = 32;
+pub(crate) const UNDER_WAY_MAX: usize = 32;
 /// Reports to all SMFs from which on each has one: other requests want places, too.
 pub(crate) const TELLING_MAX: usize = 512;
 
@@ -70,5 +70,39 @@ impl Untold {
         let before = self.under_way.len();
         self.under_way.retain(|seid| *seid != cp_seid);
         self.under_way.len() < before
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_is_under_way_where_others_have_much_to_hear() {
+        let mut untold = Untold::default();
+        for cp_seid in 1..=100 {
+            let smf = NodeId::Fqdn("smf".into());
+            let controller = None;
+            untold.add(&LostSession {
+                smf,
+                cp_seid,
+                controller,
+            });
+        }
+        assert_eq!(untold.next(true), Some((1, None)));
+        assert_eq!(untold.next(true), None);
+        while untold.next(false).is_some() {}
+        assert_eq!(untold.under_way(), UNDER_WAY_MAX);
+        // One that is under way, one that waits, one of which nobody knows.
+        assert!(untold.has_again(2) && !untold.has_again(100) && !untold.has_again(101));
+        untold.is_over(1);
+        assert_eq!(untold.under_way(), UNDER_WAY_MAX - 2);
+        let mut told = 0;
+        while let Some((cp_seid, _)) = untold.next(false) {
+            assert_ne!(cp_seid, 100);
+            untold.is_over(cp_seid);
+            told += 1;
+        }
+        assert_eq!(told, 100 - UNDER_WAY_MAX - 1);
     }
 }

@@ -49,12 +49,14 @@
 
 #![forbid(unsafe_code)]
 
+pub mod copy;
 mod layout;
 mod pages;
 pub mod pool;
 pub mod ring;
 #[cfg(test)]
 mod tests;
+mod view;
 
 use std::io;
 use std::ops::Range;
@@ -66,6 +68,7 @@ use layout::{
     UNIT, WORD,
 };
 use pages::{CLASSES, Pages};
+pub use view::{Seen, View};
 
 /// Octets of the longest record.
 pub const RECORD_MAX: usize = 64 << 20;
@@ -375,12 +378,8 @@ impl<M: Memory> Arena<M> {
         let Some(entry) = self.entry(place) else {
             return false;
         };
-        let Ok((head, words)) = self.block(place, entry, self.backed) else {
-            return false;
-        };
-        record.resize(head.length as usize, 0);
-        layout::load_octets(&self.memory.words()[words], record);
-        head.checksum_with(record) == entry.checksum
+        self.block(place, entry, self.backed)
+            .is_ok_and(|block| block.read(self.memory.words(), record))
     }
 
     /// All records with their places, in the order of these.
@@ -462,25 +461,11 @@ impl<M: Memory> Arena<M> {
         Entry::from_word(self.directory(place).load(Ordering::Relaxed))
     }
 
-    /// Head of a block, and which words have its record.
+    /// Block of a place.
     ///
     /// end: page in front of which the block has to end
-    fn block(&self, place: u32, entry: Entry, end: u32) -> Result<(Head, Range<usize>), Fault> {
-        if entry.begin / PAGE_UNITS < self.pages.first() || entry.begin / PAGE_UNITS >= end {
-            return Err(Fault::Outside);
-        }
-        let head = &self.memory.words()[entry.at()];
-        let head = Head::from_word(head.load(Ordering::Relaxed));
-        if head.place != place {
-            return Err(Fault::AnotherPlace);
-        }
-        let length = head.length as usize;
-        let record = entry.at() + HEAD / WORD;
-        let words = record..record + length.div_ceil(WORD);
-        if length > RECORD_MAX || words.end > end as usize * (PAGE / WORD) {
-            return Err(Fault::Outside);
-        }
-        Ok((head, words))
+    fn block(&self, place: u32, entry: Entry, end: u32) -> Result<Block, Fault> {
+        Block::at(self.memory.words(), (place, entry), self.pages.first()..end)
     }
 
     /// Take the block of a place as it lies there.
@@ -498,7 +483,7 @@ impl<M: Memory> Arena<M> {
         if page < limit {
             self.back(page + 1).map_err(|_| Fault::Outside)?;
         }
-        let (head, words) = self.block(place, entry, limit)?;
+        let Block { head, words, .. } = self.block(place, entry, limit)?;
         let end = words.end.div_ceil(PAGE / WORD) as u32;
         self.back(end).map_err(|_| Fault::Outside)?;
         let length = head.length as usize;
@@ -517,6 +502,51 @@ impl<M: Memory> Arena<M> {
             *left_to_read -= length;
         }
         adopted
+    }
+}
+
+/// A block that may have a record.
+struct Block {
+    head: Head,
+    /// Words that have the record.
+    words: Range<usize>,
+    /// Of head and record, as the directory has it.
+    checksum: u32,
+}
+
+impl Block {
+    /// The block that a place's directory word leads to, which has to lie in these pages.
+    fn at(
+        memory: &[AtomicU64],
+        (place, entry): (u32, Entry),
+        pages: Range<u32>,
+    ) -> Result<Self, Fault> {
+        if !pages.contains(&(entry.begin / PAGE_UNITS)) {
+            return Err(Fault::Outside);
+        }
+        let head = Head::from_word(memory[entry.at()].load(Ordering::Relaxed));
+        if head.place != place {
+            return Err(Fault::AnotherPlace);
+        }
+        let length = head.length as usize;
+        let record = entry.at() + HEAD / WORD;
+        let words = record..record + length.div_ceil(WORD);
+        if length > RECORD_MAX || words.end > pages.end as usize * (PAGE / WORD) {
+            return Err(Fault::Outside);
+        }
+        Ok(Self {
+            head,
+            words,
+            checksum: entry.checksum,
+        })
+    }
+
+    /// Its record, in place of what the buffer has. False: it has another checksum.
+    fn read(self, memory: &[AtomicU64], record: &mut Vec<u8>) -> bool {
+        record.clear();
+        record.resize(self.head.length as usize, 0);
+        layout::load_octets(&memory[self.words], record);
+        self.head.checksum_with(record) == self.checksum
     }
 }
 

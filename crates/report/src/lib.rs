@@ -60,7 +60,9 @@ pub use sessions::{
     TrafficReport,
 };
 pub use smfs::{ApplicationReport, PartReport, PeerReport, PfdReport, SmfReport};
-pub use status::{HugePages, LogTotals, NrfReport, NupfReport, StateReport, Status};
+pub use status::{
+    DiskReport, DiskState, HugePages, LogTotals, NrfReport, NupfReport, StateReport, Status,
+};
 pub use top::{TopRate, TopReport, TopUser};
 pub use usage::{
     SessionUsage, TriggerCount, UrrReport, UsagePage, UsageTotals, VolumeReport, VolumeUsed,

@@ -175,6 +175,8 @@ mod tests {
             ShaperReport,
             SmfReport,
             StateReport,
+            DiskReport,
+            DiskState,
             Status,
             TableFill,
             TopRate,

@@ -122,7 +122,7 @@ impl NrfReport {
 }
 
 /// Sessions that outlive the process, and those that it found.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct StateReport {
     /// Packets go on when the process has ended.
@@ -133,6 +133,41 @@ pub struct StateReport {
     pub lost: u64,
     /// Milliseconds that this took.
     pub took_ms: u64,
+    /// The copy that outlives the host; absent without `state.disk`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk: Option<DiskReport>,
+}
+
+/// A copy of all sessions on a disk.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct DiskReport {
+    /// Its folder.
+    pub path: String,
+    /// Whether there is one.
+    pub state: DiskState,
+    /// Why there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Bytes of its files.
+    pub bytes: u64,
+    /// Times that the disk has failed since the start.
+    pub failures: u64,
+    /// Seconds that it took to commit changes, at most, since the start.
+    pub longest_commit_s: f64,
+}
+
+/// Whether sessions outlive the host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum DiskState {
+    /// They are being copied for the first time since the start.
+    #[default]
+    Beginning,
+    /// Their copy is some milliseconds old.
+    Current,
+    /// There is no copy.
+    Failed,
 }
 
 /// Huge pages in the memory of the process.

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use report::{
-    ApplicationReport, BuffersBody, CapacityReport, DatapathBody, DropReport, FarReport, Fill,
-    NrfReport, NupfReport, PdrReport, PeerReport, PolicyReport, PortReport, QerReport,
-    ReloadReport, SessionDetail, SessionPage, SmfReport, StateReport, Status, TableFill,
+    ApplicationReport, BuffersBody, CapacityReport, DatapathBody, DiskReport, DiskState,
+    DropReport, FarReport, Fill, NrfReport, NupfReport, PdrReport, PeerReport, PolicyReport,
+    PortReport, QerReport, ReloadReport, SessionDetail, SessionPage, SmfReport, StateReport,
+    Status, TableFill,
 };
 use serde_json::Value;
 
@@ -97,7 +98,31 @@ fn state(state: &StateReport) -> String {
             state.took_ms.cell(),
         );
     }
+    if let Some(disk) = &state.disk {
+        out += "\n";
+        out += &copy(disk);
+    }
     out + "\n\n"
+}
+
+/// Whether sessions outlive the host.
+fn copy(disk: &DiskReport) -> String {
+    let path = disk.path.cell();
+    let bytes = disk.bytes.cell();
+    match disk.state {
+        DiskState::Beginning => format!("their copy in {path} is being begun ({bytes} bytes)"),
+        DiskState::Current => {
+            let longest = disk.longest_commit_s * 1000.0;
+            format!(
+                "their copy in {path} outlives the host ({bytes} bytes, longest commit {longest:.1} ms)"
+            )
+        }
+        DiskState::Failed => {
+            let why = disk.error.as_ref().map(Cell::cell);
+            let why = why.map_or(String::new(), |why| format!(": {why}"));
+            format!("! {path} has no copy of them: they end with the host{why}")
+        }
+    }
 }
 
 /// The NRF that knows this UPF, or why none does.

@@ -628,6 +628,8 @@ pub(crate) struct State {
     pub(crate) dir: Option<PathBuf>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) bpffs: Option<PathBuf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) disk: Option<PathBuf>,
     pub(crate) unmanaged_s: u32,
     pub(crate) on_stop: OnStop,
 }
@@ -637,6 +639,7 @@ impl Default for State {
         Self {
             dir: None,
             bpffs: None,
+            disk: None,
             unmanaged_s: 3600,
             on_stop: OnStop::default(),
         }

@@ -28,6 +28,7 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 use session::{Core, Outbox, Time};
 use tables::{SetupError, Tables};
 
+use crate::clock::Clock;
 use crate::command::{Asked, Command, Question, Reconfigured};
 use crate::config::{Config, OnStop, growth, newcomers};
 use crate::kept::{Beginning, Kept};
@@ -95,6 +96,7 @@ pub(crate) struct Control {
     about: About,
     outbox: Outbox,
     /// Not yet the case: what a process before this one has left is to be taken over.
+    clock: Clock,
     beginning: Option<Beginning>,
     /// Of this host, until the kernel's own word comes, which is some milliseconds later.
     addresses: Vec<IpAddr>,
@@ -147,6 +149,9 @@ impl Control {
             network,
             about,
             outbox: Outbox::new(),
+            clock: beginning
+                .as_ref()
+                .map_or_else(Clock::default, Beginning::clock),
             beginning,
             addresses,
             kept: None,
@@ -316,6 +321,7 @@ impl Control {
                 let (core, outbox) = (&mut self.core, &mut self.outbox);
                 if !core.is_stranger(*from) {
                     if let Some(transactions) = &mut self.transactions {
+                        let now = self.clock.of_host(now);
                         transactions.received(now, core, *from, datagram);
                     }
                     core.receive(now, *from, datagram, outbox);
@@ -372,7 +378,7 @@ impl Control {
 
     /// Of a clock that goes on from process to process.
     fn now(&self) -> Time {
-        Time(tables::monotonic_ns())
+        self.clock.now()
     }
 
     fn associate(&mut self) {
@@ -427,6 +433,7 @@ impl Control {
             }
             for (from, datagram) in batch {
                 if let Some(transactions) = &mut self.transactions {
+                    let now = self.clock.of_host(now);
                     transactions.received(now, &self.core, from, datagram);
                 }
                 self.core.receive(now, from, datagram, &mut self.outbox);
@@ -471,6 +478,7 @@ impl Control {
         let now = self.now();
         for next in self.strangers.turn(now) {
             if let Some(transactions) = &mut self.transactions {
+                let now = self.clock.of_host(now);
                 transactions.received(now, &self.core, next.from, &next.octets);
             }
             self.core
@@ -653,7 +661,7 @@ impl Control {
                 let mut snapshot = show::snapshot(core, &self.about, parts, own);
                 if let Some(kept) = &self.kept {
                     snapshot.tables.push(kept.fill());
-                    snapshot.state = Some(kept.report().clone());
+                    snapshot.state = Some(kept.report());
                     kept.add_counts(&mut snapshot.ports, &mut snapshot.drops);
                 }
                 let _ = reply.send(snapshot);
@@ -773,7 +781,8 @@ impl Control {
                 }
                 _ => unmanaged,
             };
-            tables.set_managed_until(Some(self.now().after(left.min(unmanaged)).0));
+            let until = Time(tables::monotonic_ns()).after(left.min(unmanaged));
+            tables.set_managed_until(Some(until.0));
         }
     }
 

@@ -8,6 +8,7 @@
 
 mod access;
 mod api;
+mod clock;
 mod command;
 mod config;
 mod control;

@@ -100,6 +100,8 @@ struct PartyPfds {
 pub(crate) const REQUESTS_AHEAD: u32 = 1 << 16;
 /// Generations of SEIDs, likewise.
 pub(crate) const GENERATIONS_AHEAD: u32 = 1 << 10;
+/// Requests, and sessions, that the end of a host takes with it, at most.
+const UNSEEN: u32 = 1 << 20;
 /// Changes of the load that SMFs hear of: one a second, and a record is not much older.
 const LOADS_AHEAD: u32 = 16;
 
@@ -265,6 +267,14 @@ impl NodeRecord {
         self.load.skip(LOADS_AHEAD);
         self.reduction.skip(LOADS_AHEAD);
         self
+    }
+
+    /// Of a node that has gone on, for a while that nobody has seen, behind this record: none of its numbers are given out anew.
+    #[must_use]
+    pub fn behind_unseen_changes(mut self) -> Self {
+        self.sequence = self.sequence.wrapping_add(UNSEEN);
+        self.generation = self.generation.wrapping_add(UNSEEN);
+        self.ahead()
     }
 
     /// A session of this node, as it wrote it for itself.

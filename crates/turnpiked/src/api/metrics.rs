@@ -10,8 +10,8 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::registry::Registry;
 use report::{
-    CapacityReport, ConfigState, NrfReport, NupfReport, PolicyUse, PortReport, ReloadReport,
-    ShaperReport, WorkerReport,
+    CapacityReport, ConfigState, DiskState, NrfReport, NupfReport, PolicyUse, PortReport,
+    ReloadReport, ShaperReport, WorkerReport,
 };
 
 use super::refusals;
@@ -75,6 +75,7 @@ impl Collector for Page {
         self.workers(&mut out)?;
         self.traffic(&mut out)?;
         self.log(&mut out)?;
+        self.disk(&mut out)?;
         self.config(&mut out)?;
         self.nrf(&mut out)?;
         self.nupf(&mut out)?;
@@ -308,6 +309,26 @@ impl Page {
         ];
         let lines = lines.map(|(outcome, count)| ([("outcome", outcome)], count));
         out.counters("turnpike_log_lines", help, lines.into_iter())
+    }
+
+    fn disk(&self, out: &mut Out<'_>) -> Result<(), Error> {
+        let state = self.snapshot.state.as_ref();
+        let Some(disk) = state.and_then(|state| state.disk.as_ref()) else {
+            return Ok(());
+        };
+        let help = "1: a copy of sessions in state.disk outlives the host";
+        let is_current = disk.state == DiskState::Current;
+        out.gauge("turnpike_disk_copy", help, u64::from(is_current))?;
+        let help = "Bytes of that copy";
+        out.gauge("turnpike_disk_copy_bytes", help, disk.bytes)?;
+        let help = "Times that it was lost with its disk";
+        out.counter("turnpike_disk_copy_failures", help, disk.failures)?;
+        let help = "Longest time so far that changes took to be committed";
+        out.gauge(
+            "turnpike_disk_copy_longest_commit_seconds",
+            help,
+            disk.longest_commit_s,
+        )
     }
 
     fn capacities(&self, out: &mut Out<'_>) -> Result<(), Error> {

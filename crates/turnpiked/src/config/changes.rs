@@ -334,7 +334,7 @@ const BY_TAKE_OVER: &str = "n4.receive_buffer_mib n4.fast_path n4.interface
     gtpu.restart_grace_s gtpu.echo_per_s gtpu.echo_interval_s gtpu.echo_t3_ms gtpu.echo_n3 gtpu.udp6_checksum
     buffering.ring_mib limits.shares limits.emergency_sessions
     api.listen api.max_connections api.client_connections api.client_requests_per_s log.format
-    usage_log.path usage_log.max_mb usage_log.files";
+    usage_log.path usage_log.max_mb usage_log.files state.disk";
 
 fn has(keys: &str, key: &str) -> bool {
     keys.split_ascii_whitespace().any(|one| one == key)

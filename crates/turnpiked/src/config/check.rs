@@ -695,6 +695,18 @@ fn state(config: &Config, problems: &mut Vec<Problem>) {
         };
         problems.extend(reason.map(|reason| Problem::new("state.bpffs", bpffs, reason)));
     }
+    if let Some(disk) = &state.disk {
+        let reason = if !disk.is_absolute() || disk.exists() && !disk.is_dir() {
+            Some("must be a folder on a disk, by its path from the root")
+        } else if state.dir.is_none() {
+            Some("needs state.dir, of which it has a copy")
+        } else if state.dir.as_ref() == Some(disk) {
+            Some("must be another folder than state.dir, on a disk")
+        } else {
+            None
+        };
+        problems.extend(reason.map(|reason| Problem::new("state.disk", disk, reason)));
+    }
     if state.dir.is_none() && state.on_stop == OnStop::Keep {
         let reason = "needs state.dir, where sessions are kept";
         problems.push(Problem::new("state.on_stop", "keep", reason));

@@ -189,6 +189,7 @@ fn state(config: &Config) -> String {
     let State {
         dir,
         bpffs,
+        disk,
         unmanaged_s,
         on_stop,
     } = &config.state;
@@ -202,8 +203,11 @@ fn state(config: &Config) -> String {
             let packets = bpffs.as_ref().map_or(String::new(), |bpffs| {
                 format!(", packets go on for {unmanaged_s} s by {}", bpffs.display())
             });
+            let host = disk.as_ref().map_or(String::new(), |disk| {
+                format!(", and the host in {}", disk.display())
+            });
             format!(
-                "sessions outlive the process in {}{packets}; {then}",
+                "sessions outlive the process in {}{host}{packets}; {then}",
                 dir.display()
             )
         }

@@ -1,33 +1,28 @@
 //! Files of one UPF in `state.dir`: of the process that is or was, and of starts that have ended while they took over.
 
 use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions};
-use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use arena::Arena;
 use arena::ring::Ring;
-use nix::libc::O_NOFOLLOW;
 use serde::{Deserialize, Serialize};
 use session::NodeRecord;
-use tables::{KeptFile, Words};
+use tables::Words;
 
+use super::disk;
+use super::own::{ANSWERS_OCTETS, LOCK, beside, create_file, open, open_ours, parts, unfinished};
 use crate::recovery;
 
 /// Room for a session's record, on the average; it is taken as it is used.
 const RECORD_OCTETS: usize = 1024;
 /// Likewise for PFDs, the longest record beside those of sessions: there are two while it is written.
 const NODE_OCTETS: u64 = 16 << 20;
-/// For answers, at the end of the file: more than are remembered.
-const ANSWERS_OCTETS: usize = 24 << 20;
 /// Starts that have ended while they took over, at most.
 const UNSETTLED_MAX: usize = 4;
 /// Front of the end of an unsettled file's name.
 const UNSETTLED: &str = ".tables-";
-/// End of the name of the file that is locked.
-pub(super) const LOCK: &str = ".lock";
 /// Records that cannot be taken in and are said one by one.
 pub(super) const LOST_SAID: usize = 20;
 
@@ -54,6 +49,12 @@ pub(super) struct Header {
     /// Network instances, by their numbers in tables.
     #[serde(default)]
     pub(super) instances: Vec<String>,
+    /// How far the clock of its times is ahead of the host's.
+    #[serde(default)]
+    pub(super) clock_ahead_ns: i64,
+    /// Folder on a disk in which a copy of it follows its changes.
+    #[serde(default)]
+    pub(super) disk: Option<PathBuf>,
 }
 
 impl Header {
@@ -84,6 +85,10 @@ pub(super) struct Former {
 /// Files of one UPF, which nobody else has while this process lives.
 pub(super) struct Files {
     dir: PathBuf,
+    /// Of the process that takes over next, without the folder; those of the copy on a disk begin with it.
+    pub(super) name: String,
+    /// Folder of that copy.
+    pub(super) disk: Option<PathBuf>,
     /// Of the process that takes over next.
     pub(super) path: PathBuf,
     /// Of packets that wait for idle UEs.
@@ -93,10 +98,11 @@ pub(super) struct Files {
 }
 
 impl Files {
-    pub(super) fn new(dir: &Path, node_id: &str) -> Result<Self> {
+    pub(super) fn new(dir: &Path, node_id: &str, disk: Option<&Path>) -> Result<Self> {
         fs::create_dir_all(dir)?;
-        let name = recovery::harmless(node_id);
-        let path = dir.join(format!("sessions-{name}"));
+        let of = recovery::harmless(node_id);
+        let name = format!("sessions-{of}");
+        let path = dir.join(&name);
         let lock_path = beside(&path, LOCK);
         let lock = open(&lock_path, true).with_context(|| format!("{lock_path:?}"))?;
         if lock.try_lock().is_err() {
@@ -104,23 +110,36 @@ impl Files {
         }
         Ok(Self {
             dir: dir.to_owned(),
+            name,
+            disk: disk.map(Path::to_owned),
             path,
-            packets: dir.join(format!("packets-{name}")),
+            packets: dir.join(format!("packets-{of}")),
             _lock: lock,
         })
     }
 
-    /// Folder in which programs of the process before are pinned, as its file says.
-    pub(super) fn pinned_in(&self) -> Option<PathBuf> {
-        let file = KeptFile::map(open(&self.path, false).ok()?).ok()?;
-        let [records, _] = Words::split(file, ANSWERS_OCTETS)?;
+    /// Folders of the process before, as its file says: in which its programs are pinned, and in which there is a copy.
+    pub(super) fn elsewhere(&self) -> Option<[Option<PathBuf>; 2]> {
+        let [records, _] = parts(open(&self.path, false).ok()?).ok()?;
         let (arena, _) = Arena::open(records).ok()?;
         let header: Header = serde_json::from_slice(&arena.header()).ok()?;
-        header.bpffs
+        Some([header.bpffs, header.disk])
+    }
+
+    /// Nobody goes on with what a disk has.
+    pub(super) fn remove_copy(&self, disk: &Path) {
+        if let Err(error) = disk::remove(disk, &self.name) {
+            tracing::error!(
+                "state.disk = {disk:?}: {error:#}: a copy that may be there is none of now, and is to be removed"
+            );
+        }
     }
 
     /// Nobody goes on with anything.
     pub(super) fn remove(&self) {
+        if let Some(disk) = &self.disk {
+            self.remove_copy(disk);
+        }
         for path in [&self.path, &self.packets] {
             let _ = fs::remove_file(path);
             let _ = fs::remove_file(unfinished(path));
@@ -168,6 +187,32 @@ impl Files {
         self.read(&self.path, boot, node_id)
     }
 
+    /// Likewise; those that cannot be read are lost.
+    pub(super) fn former_or_none(&self, boot: &str, node_id: &str) -> Option<Former> {
+        self.former(boot, node_id).unwrap_or_else(|error| {
+            tracing::error!(
+                "{:?}: {error:#}: its sessions are lost, and SMFs will notice",
+                self.path
+            );
+            None
+        })
+    }
+
+    /// Whether the copy on a disk is one of what the process before has left, with as many places; else there is none from now on.
+    pub(super) fn follow_on(&self, former: Option<&Former>, places: u32) -> bool {
+        let header = former.map(|former| &former.header);
+        let before = header.and_then(|header| header.disk.as_deref());
+        let disk = self.disk.as_deref();
+        let has_places = header.is_some_and(|header| header.node == places);
+        let goes_on = disk.is_some() && before == disk && has_places;
+        if !goes_on {
+            for disk in [before, disk].into_iter().flatten() {
+                self.remove_copy(disk);
+            }
+        }
+        goes_on
+    }
+
     /// Starts after it that were about to take over. Of too many, the first are given up: it is memory that they take.
     pub(super) fn starts_after(&self, former: &Former) -> Vec<Former> {
         let Header { boot, node_id, .. } = &former.header;
@@ -199,8 +244,7 @@ impl Files {
         let Some(file) = open_ours(path)? else {
             return Ok(None);
         };
-        let parts = Words::split(KeptFile::map(file)?, ANSWERS_OCTETS);
-        let [records, answers] = parts.context("it is too short")?;
+        let [records, answers] = parts(file)?;
         let (arena, damaged) = Arena::open(records)?;
         let answers = Ring::open(answers);
         let answers = answers.inspect_err(|error| {
@@ -245,86 +289,36 @@ impl Files {
     }
 }
 
-/// With this end of its name.
-pub(super) fn beside(path: &Path, end: &str) -> PathBuf {
-    let mut name = path.to_owned().into_os_string();
-    name.push(end);
-    name.into()
-}
-
-/// A file while it is being filled.
-pub(super) fn unfinished(path: &Path) -> PathBuf {
-    beside(path, ".new")
-}
-
-/// One that is this user's alone. `None`: there is none.
-pub(super) fn open_ours(path: &Path) -> Result<Option<File>> {
-    let file = match open(path, false) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error.into()),
-    };
-    let about = file.metadata()?;
-    ensure!(
-        about.uid() == nix::unistd::geteuid().as_raw() && about.mode() & 0o077 == 0,
-        "it is not this user's alone"
-    );
-    Ok(Some(file))
-}
-
-/// Of this user alone, and no link.
-fn open(path: &Path, create: bool) -> io::Result<File> {
-    let mut options = options();
-    options.create(create).open(path)
-}
-
-fn options() -> OpenOptions {
-    let mut options = File::options();
-    options.read(true).write(true);
-    options.mode(0o600).custom_flags(O_NOFOLLOW);
-    options
-}
-
-/// In place of one that may be there.
-pub(super) fn create_file(path: &Path) -> io::Result<File> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    // Whoever else makes one of this name meanwhile does not own what we write.
-    options().create_new(true).open(path)
-}
-
 pub(super) fn create(path: &Path, header: &Header) -> Result<(Arena<Words>, Ring<Words>)> {
     let file = create_file(path)?;
     let places = header.node + 3;
     let octets = arena::octets_for(places, RECORD_OCTETS) as u64 + 2 * NODE_OCTETS;
     file.set_len(octets + ANSWERS_OCTETS as u64)?;
     let header = serde_json::to_vec(header)?;
-    let parts = Words::split(KeptFile::map(file)?, ANSWERS_OCTETS);
-    let [records, answers] = parts.context("it is too short")?;
+    let [records, answers] = parts(file)?;
     // The arena takes what room there is.
     let answers = Ring::create(answers)?;
     Ok((Arena::create(records, places, &header)?, answers))
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(in crate::kept) mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
     use std::thread;
 
     use super::*;
 
     /// As in the sample.
-    const UPF: &str = "upf1.example.org";
-    const RECOVERY: u32 = 3_900_000_000;
-    const NODE: &[u8] = include_bytes!("../../../../fuzz/corpus/node_record/nobody-1");
-    const BOOT: &str = "this boot";
+    pub(in crate::kept) const UPF: &str = "upf1.example.org";
+    pub(in crate::kept) const RECOVERY: u32 = 3_900_000_000;
+    pub(in crate::kept) const NODE: &[u8] =
+        include_bytes!("../../../../fuzz/corpus/node_record/nobody-1");
+    pub(in crate::kept) const BOOT: &str = "this boot";
 
     pub(in crate::kept) fn in_folder(test: impl FnOnce(&Path, Files)) {
         let name = format!("turnpiked-kept-{:?}", thread::current().id());
         let folder = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
-        let files = Files::new(&folder, UPF).unwrap();
+        let files = Files::new(&folder, UPF, None).unwrap();
         test(&folder, files);
         fs::remove_dir_all(&folder).unwrap();
     }
@@ -345,6 +339,8 @@ pub(super) mod tests {
             bpffs: None,
             ports: Vec::new(),
             instances: Vec::new(),
+            clock_ahead_ns: 0,
+            disk: None,
         };
         let new = unfinished(&files.path);
         let (mut arena, _) = create(&new, &header).unwrap();
@@ -446,13 +442,13 @@ pub(super) mod tests {
     #[test]
     fn one_process_has_the_files() {
         in_folder(|folder, _files| {
-            let other = Files::new(folder, UPF).err().unwrap();
+            let other = Files::new(folder, UPF, None).err().unwrap();
             assert!(
                 other
                     .to_string()
                     .ends_with("is another turnpiked's, which runs")
             );
-            assert!(Files::new(folder, "another").is_ok());
+            assert!(Files::new(folder, "another", None).is_ok());
         });
     }
 }

@@ -10,7 +10,9 @@ use session::{Change, Core};
 use tables::{Tables, Words};
 
 use super::counts::Counts;
+use super::disk::{Disk, Plan};
 use super::files::Files;
+use crate::clock::Clock;
 
 /// Times of heartbeats and the like are kept so often.
 const NODE_AGE: Duration = Duration::from_secs(1);
@@ -22,6 +24,8 @@ pub(crate) struct Kept {
     pub(super) files: Files,
     pub(super) arena: Arena<Words>,
     pub(super) answers: Ring<Words>,
+    /// Follows the file.
+    pub(super) disk: Option<Disk>,
     /// Sessions of before, if there are any, have been put into it.
     pub(super) is_filled: bool,
     /// Place of the node's record, behind those of sessions.
@@ -86,7 +90,7 @@ impl Kept {
                 Change::Pfds(octets) => (self.pfds, octets),
                 Change::Gone(place) => {
                     self.unkept.remove(&place);
-                    return self.arena.remove(place);
+                    return remove(&mut self.arena, &self.disk, place);
                 }
                 Change::Answer(octets) if !self.is_filled => {
                     return of_before.push(octets.to_vec());
@@ -96,12 +100,15 @@ impl Kept {
             match self.arena.put(place, octets) {
                 Ok(()) => {
                     self.unkept.remove(&place);
+                    if let Some(disk) = &self.disk {
+                        disk.put(place, octets);
+                    }
                 }
                 Err(error) => {
                     // A session is as its SMF has heard, or is not there; who was there before has gone. A node of before has
                     // most associations, and PFDs of before are most of them.
                     if place < self.node {
-                        self.arena.remove(place);
+                        remove(&mut self.arena, &self.disk, place);
                     }
                     self.unkept.insert(place);
                     self.refused += 1;
@@ -150,9 +157,28 @@ impl Kept {
         }
     }
 
-    /// Sessions that this process has found, and whether packets go on when it ends.
-    pub(crate) fn report(&self) -> &StateReport {
-        &self.report
+    /// The file is whole, and a copy of it follows its changes on a disk from now on, if there is to be one. `goes_on`: that of the
+    /// process before does.
+    pub(super) fn follow(&mut self, goes_on: bool, clock: Clock) {
+        let files = &self.files;
+        self.disk = files.disk.as_ref().map(|dir| {
+            Disk::follow(Plan {
+                dir: dir.clone(),
+                name: files.name.clone(),
+                file: files.path.clone(),
+                header: self.arena.header(),
+                goes_on,
+                clock,
+            })
+        });
+    }
+
+    /// Sessions that this process has found, and what goes on when it ends.
+    pub(crate) fn report(&self) -> StateReport {
+        StateReport {
+            disk: self.disk.as_ref().map(Disk::report),
+            ..self.report.clone()
+        }
     }
 
     /// Ports and drops as this process has counted them have counted what there was before it, too.
@@ -162,11 +188,12 @@ impl Kept {
 
     /// Whoever comes next finds the counters, to which tables add that outlive this process.
     pub(super) fn put_counts(&mut self) {
-        let octets = serde_json::to_vec(&self.counts);
-        let put = octets.map(|octets| self.arena.put(self.counts_at, &octets));
-        if !matches!(put, Ok(Ok(()))) {
-            self.arena.remove(self.counts_at);
+        let octets = serde_json::to_vec(&self.counts).unwrap_or_default();
+        if self.arena.put(self.counts_at, &octets).is_err() {
+            remove(&mut self.arena, &self.disk, self.counts_at);
             self.unkept.insert(self.counts_at);
+        } else if let Some(disk) = &self.disk {
+            disk.put(self.counts_at, &octets);
         }
     }
 
@@ -191,6 +218,9 @@ impl Kept {
             }
             self.put_counts();
         }
+        if let Some(disk) = self.disk {
+            disk.finish();
+        }
     }
 
     /// Whether the file has all sessions.
@@ -200,6 +230,17 @@ impl Kept {
 
     /// The process ends, and so have its sessions.
     pub(crate) fn end(self) {
+        if let Some(disk) = self.disk {
+            disk.finish();
+        }
         self.files.remove();
+    }
+}
+
+/// The place has no record, nor has it in the copy.
+fn remove(arena: &mut Arena<Words>, disk: &Option<Disk>, place: u32) {
+    arena.remove(place);
+    if let Some(disk) = disk {
+        disk.remove(place);
     }
 }

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use slowpath::{BufferBounds, FormerPackets, KeptPackets};
 use tables::{KeptFile, Words};
 
-use super::files::{Files, create_file, open_ours, unfinished};
+use super::files::Files;
+use super::own::{create_file, open_ours, unfinished};
 
 /// Format of what is in front of packets, as this process writes it.
 pub(super) const FORMAT: u32 = 1;

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,10 +13,12 @@ use tables::{LeftPackets, Numbers, Pins, Tables};
 
 use super::counts::Counts;
 use super::elsewhere::Elsewhere;
-use super::files::{Files, Former, Header, LOCK, beside, create, unfinished};
+use super::files::{Files, Former, Header, create};
 use super::former::count_before;
 use super::keeper::Kept;
+use super::own::{LOCK, beside, unfinished};
 use super::packets::{FORMAT, Whose, number_of};
+use crate::clock::Clock;
 use crate::config::{Config, DatapathKind, State};
 
 /// How often it is looked whether other threads have come to an end with something, and for how long.
@@ -58,6 +59,9 @@ pub(crate) struct Beginning {
     elsewhere: Elsewhere,
     /// Packets meet the tables when sessions are in them.
     attaches_late: bool,
+    /// A disk has a copy of the former file, and goes on with it.
+    is_copied: bool,
+    clock: Clock,
 }
 
 /// A core that sessions of before have been taken into, while packets may still meet former tables.
@@ -69,6 +73,8 @@ pub(crate) struct TakenOver {
     kept: Result<Kept, (Files, anyhow::Error)>,
     elsewhere: Elsewhere,
     attaches_late: bool,
+    is_copied: bool,
+    clock: Clock,
     began: Instant,
 }
 
@@ -84,14 +90,25 @@ impl Beginning {
         let node_id = config.node.id.to_string();
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
         let boot = boot.trim().to_owned();
-        let files = Files::new(dir, &node_id).with_context(|| format!("state.dir = {dir:?}"))?;
-        let former = files.former(&boot, &node_id).unwrap_or_else(|error| {
-            tracing::error!(
-                "{:?}: {error:#}: its sessions are lost, and SMFs will notice",
-                files.path
-            );
-            None
-        });
+        let disk = config.state.disk.as_deref();
+        let files =
+            Files::new(dir, &node_id, disk).with_context(|| format!("state.dir = {dir:?}"))?;
+        let mut former = files.former_or_none(&boot, &node_id);
+        if let (None, Some(disk)) = (&former, disk) {
+            let age = Duration::from_secs(config.state.unmanaged_s.into());
+            match files.restore(disk, (&boot, &node_id), age) {
+                Ok(true) => former = files.former_or_none(&boot, &node_id),
+                Ok(false) => {}
+                Err(error) => tracing::error!(
+                    "state.disk = {disk:?}: {error:#}: its sessions are lost, and SMFs will notice"
+                ),
+            }
+        }
+        let is_copied = files.follow_on(former.as_ref(), config.limits.sessions);
+        let clock = former
+            .as_ref()
+            .map_or(0, |former| former.header.clock_ahead_ns);
+        let clock = Clock::ahead_by(clock);
         let identity = match &former {
             Some(Former { header, .. }) => (header.recovery_time_stamp, header.seed),
             None => new()?,
@@ -132,6 +149,8 @@ impl Beginning {
             pins,
             elsewhere,
             attaches_late,
+            is_copied,
+            clock,
         }))
     }
 
@@ -153,6 +172,11 @@ impl Beginning {
     /// Recovery Time Stamp and seed: of the process before this one, if there is one that goes on.
     pub(crate) fn identity(&self) -> (u32, u64) {
         self.identity
+    }
+
+    /// The core's clock, which goes on likewise.
+    pub(crate) fn clock(&self) -> Clock {
+        self.clock
     }
 
     /// Packets that wait for idle UEs, for whoever keeps them from now on.
@@ -186,6 +210,8 @@ impl Beginning {
             pins: _,
             elsewhere,
             attaches_late,
+            is_copied,
+            clock,
         } = self;
         let header = Header {
             boot,
@@ -200,12 +226,15 @@ impl Beginning {
                 instances.map(|of| of.name.clone()).collect()
             },
             tables: core.tables().pins().map_or(0, Pins::generation),
+            clock_ahead_ns: clock.ahead_ns(),
+            disk: config.state.disk.clone(),
         };
         let mut kept = match create(&unfinished(&files.path), &header) {
             Ok((arena, answers)) => Ok(Kept {
                 files,
                 arena,
                 answers,
+                disk: None,
                 is_filled: false,
                 node: header.node,
                 pfds: header.pfds(),
@@ -252,12 +281,8 @@ impl Beginning {
             let (taken_over, took) = (core.session_count() as u64, began.elapsed());
             let (lost, took_ms) = (lost as u64, took.as_millis() as u64);
             if let Ok(kept) = &mut kept {
-                kept.report = StateReport {
-                    taken_over,
-                    lost,
-                    took_ms,
-                    ..kept.report
-                };
+                let report = &mut kept.report;
+                (report.taken_over, report.lost, report.took_ms) = (taken_over, lost, took_ms);
             }
             tracing::info!(
                 sessions = taken_over,
@@ -280,6 +305,8 @@ impl Beginning {
             kept,
             elsewhere,
             attaches_late,
+            is_copied,
+            clock,
             began,
         })
     }
@@ -302,13 +329,18 @@ impl TakenOver {
             mut kept,
             elsewhere,
             attaches_late,
+            is_copied,
+            clock,
             began,
         } = self;
         let generation = core.tables().pins().map(Pins::generation);
         if let (Ok(of), Some(generation)) = (&kept, generation) {
             let renamed = fs::rename(unfinished(&of.files.path), of.files.unsettled(generation));
             if let Err(error) = renamed {
-                kept = kept.and_then(|kept| Err((kept.files, error.into())));
+                kept = match kept {
+                    Ok(kept) => Err((kept.files, error.into())),
+                    unkept => unkept,
+                };
             }
         }
         let mut attached = match attaches_late {
@@ -394,6 +426,7 @@ impl TakenOver {
             kept.try_again(core);
         }
         kept.say_unkept();
+        kept.follow(is_copied, clock);
         if let Some(pins) = core.tables().pins() {
             pins.retain_maps(&[]);
         }
@@ -441,22 +474,30 @@ fn numbers(config: &Config, before: &Header) -> Numbers {
 /// A UPF that does not run is removed, with all that was to outlive it: its sessions, and the programs that packets still
 /// meet. What there was of it.
 pub(crate) fn detach(config: &Config) -> Result<Vec<String>> {
-    let State { dir, bpffs, .. } = &config.state;
+    let State {
+        dir, bpffs, disk, ..
+    } = &config.state;
     let node_id = config.node.id.to_string();
     let dir = dir.as_ref();
     let dir = dir.context("state.dir is not set: nothing outlives turnpiked")?;
     let mut removed = Vec::new();
-    let files = Files::new(dir, &node_id).with_context(|| format!("state.dir = {dir:?}"))?;
-    let mut places: Vec<PathBuf> = bpffs.iter().cloned().collect();
-    places.extend(files.pinned_in());
-    for place in places {
-        let pins = Pins::remove_of(&place, &node_id);
+    let files = Files::new(dir, &node_id, disk.as_deref())
+        .with_context(|| format!("state.dir = {dir:?}"))?;
+    let [pins, copy] = files.elsewhere().unwrap_or_default();
+    for place in bpffs.iter().chain(&pins) {
+        let pins = Pins::remove_of(place, &node_id);
         if pins.with_context(|| format!("{place:?}"))? {
             removed.push(format!("programs in {}", place.display()));
         }
     }
     if files.path.exists() {
         removed.push(format!("sessions in {}", files.path.display()));
+    }
+    for place in disk.iter().chain(&copy) {
+        let copy = super::disk::remove(place, &files.name);
+        if copy.with_context(|| format!("{place:?}"))? {
+            removed.push(format!("their copy in {}", place.display()));
+        }
     }
     files.remove();
     // Root may run this, and another user's start come next.

@@ -33,7 +33,7 @@ fn again<'n>(net: &'n Net, mut daemon: Daemon<'n>) -> Daemon<'n> {
     net.start(&state(net))
 }
 
-fn modify(smf: &Smf, session: &Session) -> bool {
+pub(crate) fn modify(smf: &Smf, session: &Session) -> bool {
     smf.modify(session, &[]).is_ok()
 }
 
@@ -403,7 +403,7 @@ fn a_folder_that_fills_while_sessions_are_taken_over_costs_none() {
     assert_eq!(daemon.stop(), 0);
 }
 
-fn mount(folder: &Path, options: &str) {
+pub(crate) fn mount(folder: &Path, options: &str) {
     mount_a("tmpfs", folder, options);
 }
 
@@ -414,7 +414,7 @@ fn mount_a(kind: &str, folder: &Path, options: &str) {
 }
 
 /// A bpffs of this user's, and the configuration that pins in it.
-fn pinning(net: &Net, uid: u32) -> (Unmount, String) {
+pub(crate) fn pinning(net: &Net, uid: u32) -> (Unmount, String) {
     let folder = net.folder.join("bpffs");
     fs::create_dir_all(&folder).unwrap();
     mount_a("bpf", &folder, &format!("uid={uid},mode=0700"));
@@ -523,7 +523,7 @@ fn a_folder_that_pins_nothing_is_named() {
     assert!(output.contains("needs state.dir"), "{output}");
 }
 
-struct Unmount(PathBuf);
+pub(crate) struct Unmount(pub(crate) PathBuf);
 
 impl Drop for Unmount {
     fn drop(&mut self) {

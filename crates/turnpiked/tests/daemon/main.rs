@@ -4,6 +4,7 @@
 
 mod command_line;
 mod common;
+mod disk;
 mod idle;
 mod interfaces;
 mod kept;

@@ -1,0 +1,108 @@
+//! Files of one UPF's copy, in a folder on a disk.
+
+use std::collections::BTreeMap;
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use arena::copy::{Name, Storage};
+
+use super::own::{LOCK, create_file, open, open_ours};
+
+/// `FRONT.log-N` and so on, which nobody else has while this lives.
+pub(super) struct Folder {
+    dir: PathBuf,
+    front: String,
+    /// Those that are written.
+    files: BTreeMap<Name, File>,
+    _lock: File,
+}
+
+impl Folder {
+    pub(super) fn open(dir: &Path, name: &str) -> Result<Self> {
+        let mut builder = DirBuilder::new();
+        builder.recursive(true).mode(0o700).create(dir)?;
+        let lock_path = dir.join(format!("{name}{LOCK}"));
+        let lock = open(&lock_path, true).with_context(|| format!("{lock_path:?}"))?;
+        if lock.try_lock().is_err() {
+            bail!("{lock_path:?} is another turnpiked's, which runs");
+        }
+        Ok(Self {
+            dir: dir.to_owned(),
+            front: format!("{name}."),
+            files: BTreeMap::new(),
+            _lock: lock,
+        })
+    }
+
+    fn path(&self, name: Name) -> PathBuf {
+        self.dir.join(format!("{}{name}", self.front))
+    }
+
+    /// To be written behind what it has.
+    fn file(&mut self, name: Name) -> io::Result<&mut File> {
+        let path = self.path(name);
+        match self.files.entry(name) {
+            std::collections::btree_map::Entry::Occupied(of) => Ok(of.into_mut()),
+            std::collections::btree_map::Entry::Vacant(of) => {
+                let file = File::options().append(true).open(path)?;
+                Ok(of.insert(file))
+            }
+        }
+    }
+}
+
+impl Storage for Folder {
+    fn names(&mut self) -> io::Result<Vec<Name>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.dir)? {
+            let name = entry?.file_name();
+            let name = name
+                .to_str()
+                .and_then(|name| name.strip_prefix(&self.front));
+            names.extend(name.and_then(|name| name.parse::<Name>().ok()));
+        }
+        Ok(names)
+    }
+
+    fn create(&mut self, name: Name) -> io::Result<()> {
+        let file = create_file(&self.path(name))?;
+        self.files.insert(name, file);
+        Ok(())
+    }
+
+    fn append(&mut self, name: Name, octets: &[u8]) -> io::Result<()> {
+        self.file(name)?.write_all(octets)
+    }
+
+    fn sync(&mut self, name: Name) -> io::Result<()> {
+        self.file(name)?.sync_data()
+    }
+
+    fn sync_names(&mut self) -> io::Result<()> {
+        File::open(&self.dir)?.sync_all()
+    }
+
+    fn cut(&mut self, name: Name, octets: u64) -> io::Result<()> {
+        self.file(name)?.set_len(octets)
+    }
+
+    fn rename(&mut self, from: Name, to: Name) -> io::Result<()> {
+        fs::rename(self.path(from), self.path(to))?;
+        self.files.remove(&from);
+        Ok(())
+    }
+
+    fn remove(&mut self, name: Name) -> io::Result<()> {
+        self.files.remove(&name);
+        fs::remove_file(self.path(name))
+    }
+
+    fn read(&mut self, name: Name) -> io::Result<Box<dyn Read + '_>> {
+        let path = self.path(name);
+        let file = open_ours(&path).map_err(io::Error::other)?;
+        Ok(Box::new(file.ok_or(io::ErrorKind::NotFound)?))
+    }
+}

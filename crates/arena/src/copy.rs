@@ -7,11 +7,12 @@
 //!
 //! | File | Has |
 //! |---|---|
-//! | log N | changes in their order, of a span of time; behind its last one follow those of log N + 1 |
+//! | log N | changes in their order, of a span of time; behind its last one follow those of log N + 1, if that is of the same process |
 //! | unsealed N | a snapshot that is being written |
 //! | snapshot N | all records, each as it was at some time after log N began and before the snapshot was sealed |
 //!
-//! The copy is the last snapshot, and all logs from that of its number on. A snapshot is read from an arena that changes
+//! The upper half of a number is that of the process, or of its attempt. The copy is the last snapshot, and all logs of that process from its number on: a process that goes on
+//! begins with files of its own, which are the copy once all of its records are in them, so that no copy has a part of one process' records and a part of another's. A snapshot is read from an arena that changes
 //! meanwhile; a change that it has seen, or not, is in a log behind it, and a record is replaced whole, so both ways come to the same.
 //! It is sealed when all changes that it may have seen are committed, and what is older is removed then.
 //!
@@ -32,7 +33,7 @@
 //! | 2 | put | record |
 //! | 3 | remove | - |
 //! | 4 | commit | the caller's clock and the wall clock, nanoseconds (8 octets each) |
-//! | 5 | close, the last one of a log with a successor | - |
+//! | 5 | close, the last one of a log before its successor | - |
 //! | 6 | seal, the last one of a snapshot | records in it (4 octets) |
 //!
 //! # Trust

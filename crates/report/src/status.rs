@@ -153,7 +153,9 @@ pub struct DiskReport {
     pub bytes: u64,
     /// Times that the disk has failed since the start.
     pub failures: u64,
-    /// Seconds that it took to commit changes, at most, since the start.
+    /// Seconds that the oldest change has waited that is not in it.
+    pub behind_s: f64,
+    /// Seconds from a change to its commit, at most, since the start.
     pub longest_commit_s: f64,
 }
 

@@ -352,7 +352,7 @@ impl Control {
         }
         self.flush(sender);
         if let Some(kept) = self.kept.take() {
-            kept.leave(&mut self.core);
+            kept.leave(&mut self.core, self.hands_over);
         }
         self.log.end(now);
     }

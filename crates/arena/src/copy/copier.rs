@@ -1,10 +1,10 @@
 //! Writes a copy, as its records change.
 
-use std::io::{self, BufReader};
+use std::io;
 
 use super::changes::Changes;
-use super::entry::{Entries, Entry, put};
-use super::storage::{Name, Stamp, Storage, VERSION};
+use super::entry::{Entry, put};
+use super::storage::{Name, PROCESS_AT, Stamp, Storage, VERSION};
 use crate::{Memory, Seen, View};
 
 /// A part of a snapshot is written and synced at once: what was committed meanwhile waits no longer than for that.
@@ -51,40 +51,35 @@ pub struct Copier<S> {
     logs_octets: u64,
     /// Octets of that one.
     snapshot_octets: u64,
+    /// Octets of logs behind which another snapshot is tried, as there was no room for one.
+    postponed: u64,
     snapshot: Option<Snapshot>,
     buffer: Vec<u8>,
 }
 
 impl<S: Storage> Copier<S> {
     /// Begin to follow an arena: all that changes in it from now on is to be [committed](Self::commit), and all that is there to be
-    /// [read](Self::look), until the copy is there.
+    /// [read](Self::look) and [sealed](Self::seal); then it is the copy.
     ///
-    /// header: the caller's. goes_on: what the storage has is a copy of this arena's records of now, by the same places and under
-    /// the same header, but for what a process that has died had not written. It is the copy until there is another one. Otherwise
-    /// it is removed, as it is of records that were.
+    /// header: the caller's. goes_on: what the storage has is a copy of what the arena's records were before. Until the new one is
+    /// sealed it is that. Otherwise it is removed.
     pub fn begin(mut storage: S, header: &[u8], goes_on: bool, limits: Limits) -> io::Result<Self> {
-        let mut last = None;
-        if goes_on {
-            last = close_last(&mut storage)?;
-        }
-        // A snapshot behind the last log has lost its own: it is none, and is not to be taken for that of a later log.
         let names = storage.names()?;
-        let is_behind = |last: u64| {
-            let mut names = names.iter();
-            names.any(|name| matches!(name, Name::Snapshot(number) if *number > last))
-        };
-        last = last.filter(|last| !is_behind(*last));
-        if last.is_none() {
+        let last = names.into_iter().map(Name::process).max();
+        if !goes_on {
             remove_all(&mut storage)?;
         }
+        // Never that of files that were there: what is left of those on the disk is no part of new ones.
+        let process = last.map_or(0, |last| last.saturating_add(1));
         let mut copier = Self {
             storage,
             header: header.into(),
             limits,
-            log: last.map_or(0, |last| last + 1),
+            log: process << PROCESS_AT,
             log_octets: 0,
             logs_octets: 0,
             snapshot_octets: 0,
+            postponed: 0,
             snapshot: None,
             buffer: Vec::new(),
         };
@@ -109,7 +104,7 @@ impl<S: Storage> Copier<S> {
         self.append_to_log()?;
         self.storage.sync(log)?;
         let longest = self.snapshot_octets.max(self.limits.snapshot_octets);
-        if self.snapshot.is_none() && self.logs_octets > longest {
+        if self.snapshot.is_none() && self.logs_octets > longest + self.postponed {
             self.next_log()?;
             self.begin_snapshot()?;
         } else if self.log_octets > self.limits.log_octets {
@@ -158,6 +153,15 @@ impl<S: Storage> Copier<S> {
         Ok(is_read)
     }
 
+    /// Do without the snapshot that is being written, as there is no room for it. The copy that is there goes on.
+    pub fn give_up_snapshot(&mut self) -> io::Result<()> {
+        self.postponed = self.logs_octets;
+        match self.snapshot.take() {
+            Some(snapshot) => self.storage.remove(Name::Unsealed(snapshot.number)),
+            None => Ok(()),
+        }
+    }
+
     /// The snapshot is the copy from now on, with the logs since it was begun. All that it has seen is committed.
     pub fn seal(&mut self) -> io::Result<()> {
         let Some(snapshot) = self.snapshot.take() else {
@@ -176,6 +180,7 @@ impl<S: Storage> Copier<S> {
         self.storage.rename(name, sealed)?;
         self.storage.sync_names()?;
         self.snapshot_octets = snapshot.octets + self.buffer.len() as u64;
+        self.postponed = 0;
         for name in self.storage.names()? {
             if name.number() < number {
                 self.storage.remove(name)?;
@@ -248,50 +253,16 @@ impl<S: Storage> Copier<S> {
 
 /// There is no copy any more.
 pub fn remove_all(storage: &mut impl Storage) -> io::Result<()> {
-    let mut names = storage.names()?;
-    // Without a snapshot no log is of use.
-    names.sort_unstable_by_key(|name| std::cmp::Reverse(*name));
-    for name in names {
-        storage.remove(name)?;
+    let (snapshots, others): (Vec<_>, Vec<_>) = storage
+        .names()?
+        .into_iter()
+        .partition(|name| matches!(name, Name::Snapshot(_)));
+    // Logs without a snapshot are no copy, but a snapshot with a part of its logs may be an older one.
+    for names in [snapshots, others] {
+        for name in names {
+            storage.remove(name)?;
+        }
+        storage.sync_names()?;
     }
-    storage.sync_names()
-}
-
-/// The last log ends with its last whole entry, and another one may follow it. `None`: there is no log.
-fn close_last(storage: &mut impl Storage) -> io::Result<Option<u64>> {
-    loop {
-        let names = storage.names()?;
-        let logs = names.iter().filter_map(|name| match name {
-            Name::Log(number) => Some(*number),
-            Name::Unsealed(_) | Name::Snapshot(_) => None,
-        });
-        let Some(last) = logs.max() else {
-            return Ok(None);
-        };
-        let log = Name::Log(last);
-        let mut entries = Entries::new(log, BufReader::new(storage.read(log)?));
-        let has_begun = matches!(entries.next()?, Some(Entry::Begin { .. }));
-        let mut is_closed = false;
-        while has_begun && let Some(entry) = entries.next()? {
-            is_closed = entry == Entry::Close;
-            if is_closed {
-                break;
-            }
-        }
-        let end = entries.at();
-        drop(entries);
-        if !has_begun {
-            // The process has died as it began.
-            storage.remove(log)?;
-            continue;
-        }
-        if !is_closed {
-            storage.cut(log, end)?;
-            let mut octets = Vec::new();
-            put(Entry::Close, (log, end), &mut octets);
-            storage.append(log, &octets)?;
-            storage.sync(log)?;
-        }
-        return Ok(Some(last));
-    }
+    Ok(())
 }

@@ -69,6 +69,8 @@ impl Copied {
         mut each: impl FnMut(u32, Option<&[u8]>),
     ) -> Result<Stamp, Unrestored> {
         let mut names = storage.names()?;
+        let process = Name::Snapshot(self.number).process();
+        names.retain(|name| name.process() == process);
         self.read_snapshot(storage, &mut each)?;
         let mut stamp = Stamp::default();
         for number in self.number.. {

@@ -6,6 +6,9 @@ use std::io;
 /// Of the layout.
 pub(super) const VERSION: u32 = 1;
 
+/// Bits of a file's number below that of its process.
+pub(super) const PROCESS_AT: u32 = 32;
+
 /// A file of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Name {
@@ -22,6 +25,11 @@ impl Name {
         match self {
             Self::Log(number) | Self::Unsealed(number) | Self::Snapshot(number) => number,
         }
+    }
+
+    /// Of the process that it is of.
+    pub(super) fn process(self) -> u64 {
+        self.number() >> PROCESS_AT
     }
 }
 
@@ -76,8 +84,6 @@ pub trait Storage {
     fn sync(&mut self, name: Name) -> io::Result<()>;
     /// Likewise which files there are, by which names.
     fn sync_names(&mut self) -> io::Result<()>;
-    /// Have the file end behind so many octets.
-    fn cut(&mut self, name: Name, octets: u64) -> io::Result<()>;
     /// Give the file another name, in place of one that has it.
     fn rename(&mut self, from: Name, to: Name) -> io::Result<()>;
     /// Remove a file.

@@ -157,12 +157,6 @@ impl Storage for &mut Disk {
         Ok(())
     }
 
-    fn cut(&mut self, name: Name, octets: u64) -> io::Result<()> {
-        self.act()?;
-        self.file(name)?.now.truncate(octets as usize);
-        Ok(())
-    }
-
     fn rename(&mut self, from: Name, to: Name) -> io::Result<()> {
         self.act()?;
         let file = self.names.remove(&from).ok_or(io::ErrorKind::NotFound)?;

@@ -269,12 +269,17 @@ impl NodeRecord {
         self
     }
 
-    /// Of a node that has gone on, for a while that nobody has seen, behind this record: none of its numbers are given out anew.
+    /// Of a node that has gone on, for a while that nobody has seen, behind this record: none of its numbers are given out anew, nor are those
+    /// of another one that goes on with the same record. `random`: another one each time.
     #[must_use]
-    pub fn behind_unseen_changes(mut self) -> Self {
-        self.sequence = self.sequence.wrapping_add(UNSEEN);
-        self.generation = self.generation.wrapping_add(UNSEEN);
-        self.ahead()
+    pub fn behind_unseen_changes(mut self, random: u64) -> Self {
+        let unseen = UNSEEN + random as u32 % UNSEEN;
+        self.sequence = self.sequence.wrapping_add(unseen);
+        self.generation = self.generation.wrapping_add(unseen);
+        self.succession = self.succession.wrapping_add((random >> 32) as u32);
+        self.load.skip(UNSEEN);
+        self.reduction.skip(UNSEEN);
+        self
     }
 
     /// A session of this node, as it wrote it for itself.

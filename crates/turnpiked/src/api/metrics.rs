@@ -323,7 +323,9 @@ impl Page {
         out.gauge("turnpike_disk_copy_bytes", help, disk.bytes)?;
         let help = "Times that it was lost with its disk";
         out.counter("turnpike_disk_copy_failures", help, disk.failures)?;
-        let help = "Longest time so far that changes took to be committed";
+        let help = "Age of the oldest change that is not in it";
+        out.gauge("turnpike_disk_copy_behind_seconds", help, disk.behind_s)?;
+        let help = "Longest time so far from a change to its commit";
         out.gauge(
             "turnpike_disk_copy_longest_commit_seconds",
             help,

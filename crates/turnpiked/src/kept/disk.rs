@@ -4,12 +4,13 @@
 //! answer waits for the disk: what the last of these milliseconds have changed ends with the host. A disk that fails, or is full, costs the
 //! copy, which is begun anew later; it never costs a session of a host that lives.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use arena::View;
 use arena::copy::{Changes, Copier, Limits, Stamp, Storage, remove_all};
 use report::{DiskReport, DiskState};
@@ -28,6 +29,10 @@ const AGAIN: Duration = Duration::from_secs(10);
 const WAITING_MAX: usize = 64 << 20;
 /// The end of the process waits for the disk, so long.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// A disk that takes longer than this has failed, as far as anybody can see.
+const HUNG: Duration = Duration::from_secs(30);
+/// Memory for changes that is kept for the next ones.
+const SPARE_MAX: usize = 4 << 20;
 
 /// Whose copy, and of what.
 pub(super) struct Plan {
@@ -38,7 +43,7 @@ pub(super) struct Plan {
     pub(super) file: PathBuf,
     /// Its header.
     pub(super) header: Vec<u8>,
-    /// The folder has a copy of it already, but for what the process before has not committed.
+    /// The folder has a copy of what its records were before this process.
     pub(super) goes_on: bool,
     pub(super) clock: Clock,
 }
@@ -58,20 +63,37 @@ struct Shared {
 #[derive(Default)]
 struct State {
     changes: Changes,
+    /// Memory for the next ones.
+    spare: Changes,
+    /// When the first of them came.
+    first_at: Option<Instant>,
+    /// When the first of those came that are being committed.
+    under_way: Option<Instant>,
     /// Changes are of use: there is a copy, or one is begun.
     is_followed: bool,
     /// More wait than may.
     is_behind: bool,
-    ends: bool,
+    ends: Option<End>,
     has_ended: bool,
     report: DiskReport,
+}
+
+/// What becomes of the copy when the process ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// Whoever comes next finds it, with all that was told.
+    Leave,
+    /// Likewise, as far as that takes no time: a process goes on at once.
+    HandOver,
+    /// It is removed.
+    Remove,
 }
 
 /// What the thread has to commit next.
 struct Turn {
     changes: Changes,
     /// Nothing more comes.
-    ends: bool,
+    ends: Option<End>,
 }
 
 impl Disk {
@@ -111,6 +133,7 @@ impl Disk {
         }
         let is_first = state.changes.is_empty();
         change(&mut state.changes);
+        state.first_at.get_or_insert_with(Instant::now);
         if state.changes.octets() > WAITING_MAX {
             state.changes = Changes::default();
             (state.is_followed, state.is_behind) = (false, true);
@@ -124,23 +147,28 @@ impl Disk {
     pub(super) fn report(&self) -> DiskReport {
         let state = self.shared.lock();
         let mut report = state.report.clone();
-        if state.is_behind {
+        let waits = state.under_way.or(state.first_at);
+        let waits = waits.map_or(Duration::ZERO, |since| since.elapsed());
+        report.behind_s = waits.as_secs_f64();
+        if state.is_behind || waits > HUNG {
             report.state = DiskState::Failed;
+            let why = || "the disk does not answer".to_owned();
+            report.error.get_or_insert_with(why);
         }
         report
     }
 
-    /// All that was told is committed, if the disk does it in time. The folder is nobody's then.
-    pub(super) fn finish(self) {
+    /// What is to become of the copy does, if the disk does it in time. The folder is nobody's then.
+    pub(super) fn end(self, end: End) {
         let mut state = self.shared.lock();
-        state.ends = true;
+        state.ends = Some(end);
         self.shared.turn.notify_all();
         let until = Instant::now() + PATIENCE;
         while !state.has_ended {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 tracing::error!(
-                    "state.disk = {:?}: it does not answer: the copy of sessions there is older than they are",
+                    "state.disk = {:?}: it does not answer: what is there of a copy of sessions is older than they are",
                     state.report.path
                 );
                 return;
@@ -157,48 +185,66 @@ impl Shared {
     }
 
     fn run(&self, mut plan: Plan) {
-        let mut last = String::new();
-        while let Err(error) = self.copy(&plan) {
-            self.fails(&error);
-            let why = format!("{error:#}");
-            // Each failure once, however often it comes again.
-            if why != last {
+        let mut said = String::new();
+        let mut device = None;
+        loop {
+            let copied = AssertUnwindSafe(|| self.copy(&plan, &mut device));
+            let copied = catch_unwind(copied).unwrap_or_else(|_| Err(anyhow!("a defect")));
+            let Err(error) = copied else { break };
+            let was_current = self.fails(&error);
+            // It is older than what SMFs have heard.
+            let removed = remove(&plan.dir, &plan.name);
+            let left = removed.err().map_or(String::new(), |error| {
+                format!("; it cannot be removed ({error:#}), and the next host would go on with what is there")
+            });
+            let why = format!("{error:#}{left}");
+            // Each failure once, however often it comes again before there is a copy.
+            if was_current || why != said {
                 tracing::error!(
                     "state.disk = {:?}: {why}: sessions end with this host, until there is a copy again",
                     plan.dir
                 );
             }
-            last = why;
-            // It is older than what SMFs have heard.
-            if let Err(error) = remove(&plan.dir, &plan.name) {
-                tracing::debug!("state.disk = {:?}: {error:#}", plan.dir);
-            }
+            said = why;
             plan.goes_on = false;
             if self.rests() {
                 break;
             }
         }
+        // Once more, where that failed before.
+        if self.lock().ends == Some(End::Remove)
+            && let Err(error) = remove(&plan.dir, &plan.name)
+        {
+            tracing::error!(
+                "state.disk = {:?}: {error:#}: a copy of sessions that are over cannot be removed",
+                plan.dir
+            );
+        }
         self.lock().has_ended = true;
         self.turn.notify_all();
     }
 
-    fn fails(&self, error: &anyhow::Error) {
+    /// There is no copy any more. Whether there was one.
+    fn fails(&self, error: &anyhow::Error) -> bool {
         let mut state = self.lock();
+        let was_current = state.report.state == DiskState::Current;
         state.is_followed = false;
         state.is_behind = false;
         state.changes = Changes::default();
+        (state.first_at, state.under_way) = (None, None);
         let report = &mut state.report;
         report.state = DiskState::Failed;
         report.error = Some(format!("{error:#}"));
         report.failures += 1;
         report.bytes = 0;
+        was_current
     }
 
     /// Until the copy is to be begun anew. True: the process ends.
     fn rests(&self) -> bool {
         let until = Instant::now() + AGAIN;
         let mut state = self.lock();
-        while !state.ends {
+        while state.ends.is_none() {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 state.is_followed = true;
@@ -211,8 +257,18 @@ impl Shared {
     }
 
     /// Follow the file until the process ends.
-    fn copy(&self, plan: &Plan) -> Result<()> {
-        let folder = Folder::open(&plan.dir, &plan.name)?;
+    ///
+    /// device: that the folder was on, which it is not made on another one
+    fn copy(&self, plan: &Plan, device: &mut Option<u64>) -> Result<()> {
+        let folder = match device {
+            None => Folder::create(&plan.dir, &plan.name)?,
+            Some(_) => Folder::open(&plan.dir, &plan.name)?,
+        };
+        let now = folder.device()?;
+        ensure!(
+            *device.get_or_insert(now) == now,
+            "the folder is on another file system than before"
+        );
         let file = open_ours(&plan.file)?.context("the file in state.dir is gone")?;
         let [records, _] = parts(file)?;
         let view = View::open(records)?;
@@ -221,9 +277,11 @@ impl Shared {
         let mut is_current = false;
         loop {
             let Turn { changes, ends } = self.next(copier.is_looking())?;
-            let began = Instant::now();
+            if ends == Some(End::Remove) {
+                return Ok(());
+            }
             copier.commit(&changes, stamp(plan.clock))?;
-            let took = began.elapsed();
+            self.committed(changes);
             if is_read {
                 copier.seal()?;
                 if !is_current {
@@ -231,10 +289,21 @@ impl Shared {
                 }
                 (is_read, is_current) = (false, true);
             } else if copier.is_looking() {
-                is_read = copier.look(&view)?;
+                match copier.look(&view) {
+                    Ok(read) => is_read = read,
+                    // The log goes on, and so does the copy.
+                    Err(error) if is_current => {
+                        tracing::warn!(
+                            "state.disk = {:?}: no room for a snapshot ({error}): the log grows instead",
+                            plan.dir
+                        );
+                        copier.give_up_snapshot()?;
+                    }
+                    Err(error) => return Err(error.into()),
+                }
             }
-            self.report(is_current, copier.octets(), took);
-            if ends && !copier.is_looking() {
+            self.report(is_current, copier.octets());
+            if ends == Some(End::HandOver) || ends.is_some() && !copier.is_looking() {
                 return Ok(());
             }
         }
@@ -244,8 +313,9 @@ impl Shared {
     fn next(&self, is_looking: bool) -> Result<Turn> {
         let mut state = self.lock();
         if !is_looking {
-            let has_turn =
-                |state: &State| state.ends || state.is_behind || !state.changes.is_empty();
+            let has_turn = |state: &State| {
+                state.ends.is_some() || state.is_behind || !state.changes.is_empty()
+            };
             let until = Instant::now() + STILL;
             while !has_turn(&state) {
                 let left = until.saturating_duration_since(Instant::now());
@@ -255,7 +325,7 @@ impl Shared {
                 let waited = self.turn.wait_timeout(state, left);
                 state = waited.unwrap_or_else(PoisonError::into_inner).0;
             }
-            if !state.ends {
+            if state.ends.is_none() {
                 drop(state);
                 thread::sleep(COMMIT);
                 state = self.lock();
@@ -264,13 +334,29 @@ impl Shared {
         if state.is_behind {
             bail!("it is slower than sessions change");
         }
+        state.under_way = state.first_at.take();
+        let spare = std::mem::take(&mut state.spare);
         Ok(Turn {
-            changes: std::mem::take(&mut state.changes),
+            changes: std::mem::replace(&mut state.changes, spare),
             ends: state.ends,
         })
     }
 
-    fn report(&self, is_current: bool, octets: u64, took: Duration) {
+    /// These changes outlive the host.
+    fn committed(&self, mut changes: Changes) {
+        let is_large = changes.octets() > SPARE_MAX;
+        changes.clear();
+        let mut state = self.lock();
+        if let Some(since) = state.under_way.take() {
+            let longest = &mut state.report.longest_commit_s;
+            *longest = longest.max(since.elapsed().as_secs_f64());
+        }
+        if !is_large {
+            state.spare = changes;
+        }
+    }
+
+    fn report(&self, is_current: bool, octets: u64) {
         let mut state = self.lock();
         let report = &mut state.report;
         report.state = match is_current {
@@ -279,7 +365,6 @@ impl Shared {
         };
         report.error = None;
         report.bytes = octets;
-        report.longest_commit_s = report.longest_commit_s.max(took.as_secs_f64());
     }
 }
 

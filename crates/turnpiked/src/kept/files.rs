@@ -130,7 +130,7 @@ impl Files {
     pub(super) fn remove_copy(&self, disk: &Path) {
         if let Err(error) = disk::remove(disk, &self.name) {
             tracing::error!(
-                "state.disk = {disk:?}: {error:#}: a copy that may be there is none of now, and is to be removed"
+                "state.disk = {disk:?}: {error:#}: a copy of sessions that are over cannot be removed"
             );
         }
     }
@@ -198,19 +198,13 @@ impl Files {
         })
     }
 
-    /// Whether the copy on a disk is one of what the process before has left, with as many places; else there is none from now on.
-    pub(super) fn follow_on(&self, former: Option<&Former>, places: u32) -> bool {
-        let header = former.map(|former| &former.header);
-        let before = header.and_then(|header| header.disk.as_deref());
-        let disk = self.disk.as_deref();
-        let has_places = header.is_some_and(|header| header.node == places);
-        let goes_on = disk.is_some() && before == disk && has_places;
-        if !goes_on {
-            for disk in [before, disk].into_iter().flatten() {
-                self.remove_copy(disk);
-            }
+    /// Whether what a disk has is the copy of what the process before has left. One that nobody follows any more is removed.
+    pub(super) fn is_copied(&self, former: Option<&Former>) -> bool {
+        let before = former.and_then(|former| former.header.disk.as_deref());
+        if let Some(before) = before.filter(|before| self.disk.as_deref() != Some(before)) {
+            self.remove_copy(before);
         }
-        goes_on
+        before.is_some() && self.disk.as_deref() == before
     }
 
     /// Starts after it that were about to take over. Of too many, the first are given up: it is memory that they take.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -21,9 +21,8 @@ pub(super) struct Folder {
 }
 
 impl Folder {
+    /// One that is there.
     pub(super) fn open(dir: &Path, name: &str) -> Result<Self> {
-        let mut builder = DirBuilder::new();
-        builder.recursive(true).mode(0o700).create(dir)?;
         let lock_path = dir.join(format!("{name}{LOCK}"));
         let lock = open(&lock_path, true).with_context(|| format!("{lock_path:?}"))?;
         if lock.try_lock().is_err() {
@@ -37,20 +36,26 @@ impl Folder {
         })
     }
 
+    /// Where there is none, it is made.
+    pub(super) fn create(dir: &Path, name: &str) -> Result<Self> {
+        let mut builder = DirBuilder::new();
+        builder.recursive(true).mode(0o700).create(dir)?;
+        Self::open(dir, name)
+    }
+
+    /// The file system that it is on.
+    pub(super) fn device(&self) -> io::Result<u64> {
+        Ok(fs::metadata(&self.dir)?.dev())
+    }
+
     fn path(&self, name: Name) -> PathBuf {
         self.dir.join(format!("{}{name}", self.front))
     }
 
-    /// To be written behind what it has.
+    /// One that was made here.
     fn file(&mut self, name: Name) -> io::Result<&mut File> {
-        let path = self.path(name);
-        match self.files.entry(name) {
-            std::collections::btree_map::Entry::Occupied(of) => Ok(of.into_mut()),
-            std::collections::btree_map::Entry::Vacant(of) => {
-                let file = File::options().append(true).open(path)?;
-                Ok(of.insert(file))
-            }
-        }
+        let file = self.files.get_mut(&name);
+        file.ok_or(io::ErrorKind::NotFound.into())
     }
 }
 
@@ -83,10 +88,6 @@ impl Storage for Folder {
 
     fn sync_names(&mut self) -> io::Result<()> {
         File::open(&self.dir)?.sync_all()
-    }
-
-    fn cut(&mut self, name: Name, octets: u64) -> io::Result<()> {
-        self.file(name)?.set_len(octets)
     }
 
     fn rename(&mut self, from: Name, to: Name) -> io::Result<()> {

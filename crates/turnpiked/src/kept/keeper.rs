@@ -10,7 +10,7 @@ use session::{Change, Core};
 use tables::{Tables, Words};
 
 use super::counts::Counts;
-use super::disk::{Disk, Plan};
+use super::disk::{Disk, End, Plan};
 use super::files::Files;
 use crate::clock::Clock;
 
@@ -157,8 +157,8 @@ impl Kept {
         }
     }
 
-    /// The file is whole, and a copy of it follows its changes on a disk from now on, if there is to be one. `goes_on`: that of the
-    /// process before does.
+    /// The file is whole, and a copy of it follows its changes on a disk from now on, if there is to be one. `goes_on`: what is there is
+    /// that of the process before.
     pub(super) fn follow(&mut self, goes_on: bool, clock: Clock) {
         let files = &self.files;
         self.disk = files.disk.as_ref().map(|dir| {
@@ -208,8 +208,8 @@ impl Kept {
         }
     }
 
-    /// The process ends, and the next one is to go on.
-    pub(crate) fn leave(mut self, core: &mut Core<Tables>) {
+    /// The process ends, and the next one is to go on; at once, if `hands_over`.
+    pub(crate) fn leave(mut self, core: &mut Core<Tables>, hands_over: bool) {
         self.put_changes(core, true);
         let tables = core.tables();
         if tables.pins().is_none() {
@@ -219,7 +219,11 @@ impl Kept {
             self.put_counts();
         }
         if let Some(disk) = self.disk {
-            disk.finish();
+            disk.end(if hands_over {
+                End::HandOver
+            } else {
+                End::Leave
+            });
         }
     }
 
@@ -231,7 +235,7 @@ impl Kept {
     /// The process ends, and so have its sessions.
     pub(crate) fn end(self) {
         if let Some(disk) = self.disk {
-            disk.finish();
+            disk.end(End::Remove);
         }
         self.files.remove();
     }

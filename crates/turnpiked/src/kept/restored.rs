@@ -13,6 +13,10 @@ use super::files::{Files, Header, create};
 use super::folder::Folder;
 use super::own::unfinished;
 use crate::clock::Clock;
+use crate::system;
+
+/// A wall clock may be put back by as much.
+const CLOCK_BACK: Duration = Duration::from_secs(60);
 
 impl Files {
     /// Have the file be there again, as of what was committed last. False: there is no copy, or none of use. Sessions whose copy
@@ -32,9 +36,21 @@ impl Files {
         };
         let header: Header = serde_json::from_slice(copied.header()).context("its header")?;
         ensure!(header.node_id == node_id, "it is of {:?}", header.node_id);
+        if header.boot == boot {
+            // A file in memory that is gone while the host lives was removed: its sessions are over.
+            tracing::warn!(
+                "state.disk = {disk:?}: this host has not died: its sessions are not gone on with"
+            );
+            return Ok(false);
+        }
         // Once for whether it is whole, and from when.
         let stamp = copied.read(&mut folder, |_, _| {})?;
-        // A clock that has gone back says nothing.
+        let ahead = Duration::from_nanos(stamp.wall_ns.saturating_sub(wall_ns()));
+        ensure!(
+            ahead < CLOCK_BACK,
+            "nobody knows how old it is: the wall clock is {} s behind it",
+            ahead.as_secs()
+        );
         let since = Duration::from_nanos(wall_ns().saturating_sub(stamp.wall_ns));
         if since > age {
             tracing::warn!(
@@ -63,7 +79,7 @@ impl Files {
             return Err(error).context("state.dir");
         }
         let node = arena.get(header.node).context("it has no node")?;
-        let node = NodeRecord::read(&node)?.behind_unseen_changes();
+        let node = NodeRecord::read(&node)?.behind_unseen_changes(system::random()?);
         arena.put(header.node, &node.write()).context("state.dir")?;
         fs::rename(&new, &self.path)?;
         tracing::info!(
@@ -79,7 +95,7 @@ mod tests {
     use std::fs::File;
     use std::os::unix::fs::FileExt;
 
-    use arena::copy::{Changes, Copier, Limits, Stamp};
+    use arena::copy::{Changes, Copier, Limits, Name, Stamp, Storage};
     use arena::{Arena, View};
     use std::sync::atomic::AtomicU64;
 
@@ -110,7 +126,7 @@ mod tests {
         let mut arena = Arena::create(&words[..], 103, &[]).unwrap();
         arena.put(100, NODE).unwrap();
         arena.put(8, b"gone later").unwrap();
-        let folder = Folder::open(disk, &files.name).unwrap();
+        let folder = Folder::create(disk, &files.name).unwrap();
         let header = serde_json::to_vec(&header).unwrap();
         let mut copier = Copier::begin(folder, &header, false, Limits::default()).unwrap();
         assert!(copier.look(&View::open(&words[..]).unwrap()).unwrap());
@@ -149,8 +165,7 @@ mod tests {
             );
             // Numbers that the former host may have given out unseen are not given out anew.
             let before = NodeRecord::read(NODE).unwrap();
-            assert_eq!(records[1].1, before.behind_unseen_changes().write());
-            assert_ne!(records[1].1, NODE);
+            assert_ne!(records[1].1, before.write());
         });
     }
 
@@ -161,9 +176,14 @@ mod tests {
             leave(&files, &disk, AGE * 2);
             assert!(!files.restore(&disk, (BOOT, UPF), AGE).unwrap());
             leave(&files, &disk, Duration::ZERO);
+            // The host lives: its sessions were removed.
+            let before = ("the one before", UPF);
+            assert!(!files.restore(&disk, before, AGE).unwrap());
             let other = files.restore(&disk, (BOOT, "another"), AGE).unwrap_err();
             assert_eq!(other.to_string(), format!("it is of {UPF:?}"));
-            let snapshot = disk.join(format!("{}.snapshot-{:016x}", files.name, 0));
+            let mut names = Folder::open(&disk, &files.name).unwrap().names().unwrap();
+            names.retain(|name| matches!(name, Name::Snapshot(_)));
+            let snapshot = disk.join(format!("{}.{}", files.name, names[0]));
             let file = File::options().write(true).open(snapshot).unwrap();
             file.write_all_at(&[0xff], 300).unwrap();
             assert!(files.restore(&disk, (BOOT, UPF), AGE).is_err());

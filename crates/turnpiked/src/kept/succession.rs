@@ -104,7 +104,7 @@ impl Beginning {
                 ),
             }
         }
-        let is_copied = files.follow_on(former.as_ref(), config.limits.sessions);
+        let is_copied = files.is_copied(former.as_ref());
         let clock = former
             .as_ref()
             .map_or(0, |former| former.header.clock_ahead_ns);

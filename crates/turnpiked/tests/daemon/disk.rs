@@ -1,7 +1,8 @@
 //! Sessions outlive the host, by a copy on a disk.
 
 use std::fs;
-use std::time::Duration;
+use std::net::Ipv4Addr;
+use std::process::Command;
 
 use lab::smf::{Session, Smf};
 use nix::sys::signal::Signal;
@@ -9,7 +10,7 @@ use serde_json::Value;
 
 use crate::common::{Daemon, LIMIT, Net};
 use crate::interfaces::passes;
-use crate::kept::{Unmount, modify, mount, pinning};
+use crate::kept::{Unmount, has_programs, modify, mount, pinning};
 use crate::{plan, wait_for_log};
 
 /// What pins in a bpffs, and copies to a disk.
@@ -29,20 +30,43 @@ fn wait_for_copy(daemon: &Daemon<'_>, state: &str) {
     waited.unwrap_or_else(|error| panic!("{error:#}: {}\n{}", copy(daemon), daemon.log()));
 }
 
-/// Killed; then all that was memory is gone.
-fn die(net: &Net, mut daemon: Daemon<'_>, unmount: Unmount) {
-    daemon.process.signal(Signal::SIGKILL).unwrap();
-    daemon.process.wait(LIMIT).unwrap();
+/// All that was memory is gone.
+fn lose(net: &Net, unmount: Unmount) {
     drop(unmount);
     fs::remove_dir_all(net.folder.join("state")).unwrap();
+    // The kernel lets go of programs when nobody has the folder any more.
+    lab::wait::eventually("no programs", || Ok(has_programs(net) == [false; 2])).unwrap();
 }
 
-/// What was answered is on the disk some milliseconds later.
-fn commit() {
-    std::thread::sleep(Duration::from_millis(500));
+fn kill(daemon: &mut Daemon<'_>) {
+    daemon.process.signal(Signal::SIGKILL).unwrap();
+    daemon.process.wait(LIMIT).unwrap();
 }
 
-fn seids(smf: &Smf, count: usize) -> Vec<Session> {
+/// On a host that was started for the so many-th time.
+fn start<'n>(net: &'n Net, boot: u32, config: &str) -> Daemon<'n> {
+    let id = net.write("boot", &format!("00000000-0000-4000-8000-{boot:012}\n"));
+    let bind = "mount --bind \"$0\" /proc/sys/kernel/random/boot_id && exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", bind]).arg(id);
+    command.arg(env!("CARGO_BIN_EXE_turnpiked"));
+    net.start_as(&mut command, net.config(config))
+}
+
+/// What was answered is on the disk.
+fn wait_for_commit(daemon: &Daemon<'_>) {
+    let is_so = || Ok(copy(daemon)["behind_s"] == 0.0);
+    lab::wait::eventually("a commit", is_so).unwrap();
+}
+
+/// Files of the copy.
+fn files(net: &Net) -> Vec<String> {
+    let all = fs::read_dir(net.folder.join("disk")).unwrap();
+    let names = all.map(|file| file.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| !name.ends_with(".lock")).collect()
+}
+
+fn establish(smf: &Smf, count: usize) -> Vec<Session> {
     (0..count)
         .map(|_| smf.establish(&plan()).unwrap())
         .collect()
@@ -51,11 +75,13 @@ fn seids(smf: &Smf, count: usize) -> Vec<Session> {
 #[test]
 fn sessions_outlive_the_host() {
     let net = Net::new();
-    let (mut unmount, mut config) = copying(&net);
-    let mut daemon = net.start(&config);
+    let (mut unmount, config) = copying(&net);
+    let mut daemon = start(&net, 0, &config);
     let smf = net.smf();
+    // It has another number among associations than the next process gives it.
+    smf.associate().unwrap();
     let recovery = smf.associate().unwrap();
-    let mut sessions = seids(&smf, 20);
+    let mut sessions = establish(&smf, 20);
     let (teid, ue) = (sessions[0].uplink.1, sessions[0].addresses.v4.unwrap());
     passes(&net, teid, ue);
     for round in 0..4 {
@@ -63,25 +89,22 @@ fn sessions_outlive_the_host() {
         // What has changed since the copy was there, and is in its log.
         let gone = sessions.remove(5);
         smf.delete(&gone).unwrap();
-        sessions.extend(seids(&smf, 1));
-        smf.connect(
-            &sessions[1],
-            std::net::Ipv4Addr::new(10, 3, 0, 100 + round),
-            77,
-        )
-        .unwrap();
-        commit();
+        sessions.extend(establish(&smf, 1));
+        smf.connect(&sessions[1], Ipv4Addr::new(10, 3, 0, 100 + round), 77)
+            .unwrap();
+        wait_for_commit(&daemon);
         if round % 2 == 1 {
-            // The process dies first, and the next one goes on with the copy.
-            daemon.process.signal(Signal::SIGKILL).unwrap();
-            daemon.process.wait(LIMIT).unwrap();
-            daemon = net.start(&config);
-            sessions.extend(seids(&smf, 1));
-            commit();
+            // The process dies first, and the next one has a copy of its own.
+            kill(&mut daemon);
+            daemon = start(&net, round.into(), &config);
+            wait_for_copy(&daemon, "current");
+            sessions.extend(establish(&smf, 1));
+            wait_for_commit(&daemon);
         }
-        die(&net, daemon, unmount);
-        (unmount, config) = copying(&net);
-        daemon = net.start(&config);
+        kill(&mut daemon);
+        lose(&net, unmount);
+        unmount = copying(&net).0;
+        daemon = start(&net, u32::from(round) + 1, &config);
         wait_for_log(&daemon, "sessions of before this host was started go on");
         let state = &daemon.get("status")["state"];
         let all = (sessions.len().into(), 0.into());
@@ -93,10 +116,10 @@ fn sessions_outlive_the_host() {
     }
     assert_eq!(daemon.stop(), 0);
     // They have been released.
-    drop(unmount);
-    fs::remove_dir_all(net.folder.join("state")).unwrap();
+    assert!(files(&net).is_empty());
+    lose(&net, unmount);
     let (_unmount, config) = copying(&net);
-    let daemon = net.start(&config);
+    let daemon = start(&net, 5, &config);
     assert_eq!(daemon.get("status")["state"]["taken_over"], 0);
     assert!(smf.heartbeat().unwrap() != recovery);
     assert_eq!(daemon.stop(), 0);
@@ -108,25 +131,23 @@ fn a_stop_leaves_the_last_change_to_the_next_host() {
     let net = Net::new();
     let (unmount, config) = copying(&net);
     let config = format!("{config}on_stop = \"keep\"\n");
-    let daemon = net.start(&config);
+    let daemon = start(&net, 0, &config);
     let smf = net.smf();
     let recovery = smf.associate().unwrap();
-    let sessions = seids(&smf, 300);
+    let sessions = establish(&smf, 300);
     assert_eq!(daemon.stop(), 0);
-    drop(unmount);
-    fs::remove_dir_all(net.folder.join("state")).unwrap();
+    lose(&net, unmount);
     let (_unmount, _) = copying(&net);
-    let daemon = net.start(&config);
+    let daemon = start(&net, 1, &config);
     assert_eq!(smf.heartbeat().unwrap(), recovery);
     assert!(sessions.iter().all(|session| modify(&smf, session)));
     assert_eq!(daemon.stop(), 0);
     // Nothing is left behind where somebody wants that.
+    assert!(!files(&net).is_empty());
     let (code, output) = net.run(&["detach", net.config(&config).to_str().unwrap()]);
     assert_eq!(code, 0, "{output}");
     assert!(output.contains("their copy in "), "{output}");
-    let left = fs::read_dir(net.folder.join("disk")).unwrap();
-    let left: Vec<_> = left.map(|file| file.unwrap().file_name()).collect();
-    assert_eq!(left, ["sessions-10.100.0.1.lock"]);
+    assert!(files(&net).is_empty());
 }
 
 /// A disk that is full costs the copy, no session, and what is older than sessions is removed.
@@ -138,59 +159,68 @@ fn a_disk_that_fills_costs_the_copy_alone() {
     fs::create_dir_all(&disk).unwrap();
     mount(&disk, "size=300k");
     let _unmount = Unmount(disk.clone());
-    let daemon = net.start(&config);
+    let mut daemon = start(&net, 0, &config);
     let smf = net.smf();
     let recovery = smf.associate().unwrap();
     wait_for_copy(&daemon, "current");
-    let mut sessions = seids(&smf, 1);
+    let mut sessions = establish(&smf, 1);
     while copy(&daemon)["state"] == "current" {
         assert!(sessions.len() < 10_000);
-        sessions.extend(seids(&smf, 100));
+        sessions.extend(establish(&smf, 100));
     }
     let said = "sessions end with this host, until there is a copy again";
     wait_for_log(&daemon, said);
-    sessions.extend(seids(&smf, 100));
     assert!(
         copy(&daemon)["error"]
             .as_str()
             .unwrap()
             .contains("No space")
     );
-    let left = fs::read_dir(&disk).unwrap();
-    let left: Vec<_> = left.map(|file| file.unwrap().file_name()).collect();
-    assert_eq!(left, ["sessions-10.100.0.1.lock"]);
+    lab::wait::eventually("no file", || Ok(files(&net).is_empty())).unwrap();
+    sessions.extend(establish(&smf, 100));
     mount(&disk, "remount,size=64m");
     wait_for_copy(&daemon, "current");
     assert_eq!(daemon.log().matches(said).count(), 1, "{}", daemon.log());
     assert!(copy(&daemon)["failures"].as_u64().unwrap() >= 1);
-    die(&net, daemon, unmount);
+    kill(&mut daemon);
+    lose(&net, unmount);
     let (_unpin, _) = copying(&net);
-    let daemon = net.start(&config);
+    let daemon = start(&net, 1, &config);
     assert_eq!(smf.heartbeat().unwrap(), recovery);
     assert!(sessions.iter().all(|session| modify(&smf, session)));
     assert_eq!(daemon.stop(), 0);
 }
 
-/// Sessions that a copy has are over: of limits of before, for whoever wants no copy any more.
+/// Sessions that a copy has are over for whoever wants no copy any more, and where the host lives, but its file in memory is gone.
 #[test]
-fn a_copy_that_nobody_follows_is_removed() {
+fn a_copy_of_sessions_that_are_over_is_not_gone_on_with() {
     let net = Net::new();
     let (unmount, config) = copying(&net);
-    let mut daemon = net.start(&config);
+    let mut daemon = start(&net, 0, &config);
     let smf = net.smf();
     smf.associate().unwrap();
-    seids(&smf, 3);
+    establish(&smf, 3);
     wait_for_copy(&daemon, "current");
-    daemon.process.signal(Signal::SIGKILL).unwrap();
-    daemon.process.wait(LIMIT).unwrap();
+    kill(&mut daemon);
     let without = config.lines().filter(|line| !line.starts_with("disk"));
     let without = without.fold(String::new(), |all, line| all + line + "\n");
-    let daemon = net.start(&without);
-    assert_eq!(daemon.get("status")["state"]["taken_over"], 3);
-    assert!(daemon.get("status")["state"].get("disk").is_none());
-    die(&net, daemon, unmount);
+    let mut daemon = start(&net, 0, &without);
+    let state = &daemon.get("status")["state"];
+    assert_eq!(state["taken_over"], 3);
+    assert!(state.get("disk").is_none() && files(&net).is_empty());
+    kill(&mut daemon);
+    lose(&net, unmount);
+    let (unmount, config) = copying(&net);
+    let mut daemon = start(&net, 1, &config);
+    assert_eq!(daemon.get("status")["state"]["taken_over"], 0);
+    smf.associate().unwrap();
+    establish(&smf, 3);
+    wait_for_copy(&daemon, "current");
+    kill(&mut daemon);
+    lose(&net, unmount);
     let (_unpin, config) = copying(&net);
-    let daemon = net.start(&config);
+    let daemon = start(&net, 1, &config);
+    wait_for_log(&daemon, "this host has not died");
     assert_eq!(daemon.get("status")["state"]["taken_over"], 0);
     assert_eq!(daemon.stop(), 0);
 }

@@ -422,7 +422,7 @@ pub(crate) fn pinning(net: &Net, uid: u32) -> (Unmount, String) {
     (Unmount(folder), config)
 }
 
-fn has_programs(net: &Net) -> [bool; 2] {
+pub(crate) fn has_programs(net: &Net) -> [bool; 2] {
     ["n3", "n6"].map(|name| net.has_xdp(name))
 }
 

@@ -87,7 +87,7 @@ fn live(
     random: &mut Random,
 ) -> io::Result<()> {
     let mut changes = Changes::default();
-    let mut copier = Copier::begin(disk, HEADER, goes_on, LIMITS)?;
+    let mut copier = Copier::begin(disk, HEADER, (goes_on, 0), LIMITS)?;
     let view = View::open(words).unwrap();
     let mut is_read = false;
     for _ in 0..random.below(400) {
@@ -219,7 +219,7 @@ fn copied(limits: Limits) -> Disk {
         arena.put(place, &[place as u8; 100]).unwrap();
     }
     let view = View::open(&words[..]).unwrap();
-    let mut copier = Copier::begin(&mut disk, HEADER, false, limits).unwrap();
+    let mut copier = Copier::begin(&mut disk, HEADER, (false, 0), limits).unwrap();
     let mut changes = Changes::default();
     assert!(copier.look(&view).unwrap());
     copier.commit(&changes, Stamp::default()).unwrap();
@@ -296,7 +296,7 @@ fn a_copy_that_is_removed_is_never_an_older_one() {
             let mut disk = copied(whole_limits());
             disk.random = Random(seed * 12 + left as u64);
             disk.left = left;
-            let _ = Copier::begin(&mut disk, HEADER, false, LIMITS);
+            let _ = Copier::begin(&mut disk, HEADER, (false, 0), LIMITS);
             disk.left = usize::MAX;
             disk.lose();
             match find(&mut disk) {
@@ -353,6 +353,22 @@ fn a_copy_of_another_layout_or_that_was_removed_is_none() {
     remove_all(&mut &mut disk).unwrap();
     assert!(find(&mut disk).unwrap().is_none());
     assert!((&mut disk).names().unwrap().is_empty());
+}
+
+/// Starts that end before they have a copy of their own do not fill the disk, and files have no number that others had.
+#[test]
+fn starts_that_end_early_leave_the_copy_alone() {
+    let mut disk = copied(Limits::default());
+    let whole = find(&mut disk).unwrap();
+    for number in 0..5 {
+        drop(Copier::begin(&mut disk, HEADER, (true, 0), LIMITS).unwrap());
+        let names = (&mut disk).names().unwrap();
+        assert_eq!(names.len(), 4, "{number}: {names:?}");
+        assert_eq!(find(&mut disk).unwrap(), whole);
+    }
+    drop(Copier::begin(&mut disk, HEADER, (false, 77), LIMITS).unwrap());
+    let expected = [Name::Log(77 << 32), Name::Unsealed(77 << 32)];
+    assert_eq!((&mut disk).names().unwrap(), expected);
 }
 
 #[test]

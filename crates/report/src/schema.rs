@@ -176,7 +176,6 @@ mod tests {
             SmfReport,
             StateReport,
             DiskReport,
-            DiskState,
             Status,
             TableFill,
             TopRate,

@@ -62,15 +62,21 @@ impl<S: Storage> Copier<S> {
     /// [read](Self::look) and [sealed](Self::seal); then it is the copy.
     ///
     /// header: the caller's. goes_on: what the storage has is a copy of what the arena's records were before. Until the new one is
-    /// sealed it is that. Otherwise it is removed.
-    pub fn begin(mut storage: S, header: &[u8], goes_on: bool, limits: Limits) -> io::Result<Self> {
+    /// sealed it is that. Otherwise it is removed. number: larger than at any time before, such as that of a clock: what is left on the disk
+    /// of files that were there is no part of new ones.
+    pub fn begin(
+        mut storage: S,
+        header: &[u8],
+        (goes_on, number): (bool, u32),
+        limits: Limits,
+    ) -> io::Result<Self> {
         let names = storage.names()?;
-        let last = names.into_iter().map(Name::process).max();
-        if !goes_on {
-            remove_all(&mut storage)?;
+        let last = names.iter().map(|name| name.process()).max();
+        match goes_on {
+            true => remove_unsealed(&mut storage, &names)?,
+            false => remove_all(&mut storage)?,
         }
-        // Never that of files that were there: what is left of those on the disk is no part of new ones.
-        let process = last.map_or(0, |last| last.saturating_add(1));
+        let process = last.map_or(0, |last| last + 1).max(number.into());
         let mut copier = Self {
             storage,
             header: header.into(),
@@ -263,6 +269,20 @@ pub fn remove_all(storage: &mut impl Storage) -> io::Result<()> {
             storage.remove(name)?;
         }
         storage.sync_names()?;
+    }
+    Ok(())
+}
+
+/// Processes that have ended before they had a copy of their own leave nothing.
+fn remove_unsealed(storage: &mut impl Storage, names: &[Name]) -> io::Result<()> {
+    let snapshots = names
+        .iter()
+        .filter(|name| matches!(name, Name::Snapshot(_)));
+    let copied = snapshots.map(|name| name.process()).max();
+    for name in names {
+        if Some(name.process()) != copied {
+            storage.remove(*name)?;
+        }
     }
     Ok(())
 }

@@ -113,7 +113,7 @@ pub(crate) fn run(mut input: &[u8]) {
         Some((records, stamp.ok()?))
     };
     let before = read(&mut files);
-    let mut copier = Copier::begin(&mut files, b"another", true, Limits::default()).unwrap();
+    let mut copier = Copier::begin(&mut files, b"another", (true, 0), Limits::default()).unwrap();
     let mut changes = Changes::default();
     changes.put(7, b"one more");
     copier.commit(&changes, Stamp::default()).unwrap();

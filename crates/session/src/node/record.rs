@@ -270,13 +270,13 @@ impl NodeRecord {
     }
 
     /// Of a node that has gone on, for a while that nobody has seen, behind this record: none of its numbers are given out anew, nor are those
-    /// of another one that goes on with the same record. `random`: another one each time.
+    /// of another one that goes on with the same record, as a rule. `random`: another one each time.
     #[must_use]
     pub fn behind_unseen_changes(mut self, random: u64) -> Self {
         let unseen = UNSEEN + random as u32 % UNSEEN;
         self.sequence = self.sequence.wrapping_add(unseen);
         self.generation = self.generation.wrapping_add(unseen);
-        self.succession = self.succession.wrapping_add((random >> 32) as u32);
+        self.succession = self.succession.wrapping_add((random >> 32) as u32 % 255);
         self.load.skip(UNSEEN);
         self.reduction.skip(UNSEEN);
         self

@@ -15,7 +15,7 @@ use arena::View;
 use arena::copy::{Changes, Copier, Limits, Stamp, Storage, remove_all};
 use report::{DiskReport, DiskState};
 
-use super::folder::Folder;
+use super::folder::{Folder, identity};
 use super::own::{open_ours, parts};
 use crate::clock::Clock;
 
@@ -31,6 +31,8 @@ const WAITING_MAX: usize = 64 << 20;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// A disk that takes longer than this has failed, as far as anybody can see.
 const HUNG: Duration = Duration::from_secs(30);
+/// Its file system is gone from there, or another one is mounted upon it.
+const ELSEWHERE: &str = "the folder is another one than before";
 /// Memory for changes that is kept for the next ones.
 const SPARE_MAX: usize = 4 << 20;
 
@@ -186,14 +188,14 @@ impl Shared {
 
     fn run(&self, mut plan: Plan) {
         let mut said = String::new();
-        let mut device = None;
+        let mut folder = None;
         loop {
-            let copied = AssertUnwindSafe(|| self.copy(&plan, &mut device));
+            let copied = AssertUnwindSafe(|| self.copy(&plan, &mut folder));
             let copied = catch_unwind(copied).unwrap_or_else(|_| Err(anyhow!("a defect")));
             let Err(error) = copied else { break };
             let was_current = self.fails(&error);
             // It is older than what SMFs have heard.
-            let removed = remove(&plan.dir, &plan.name);
+            let removed = remove_known(&plan, folder);
             let left = removed.err().map_or(String::new(), |error| {
                 format!("; it cannot be removed ({error:#}), and the next host would go on with what is there")
             });
@@ -213,7 +215,7 @@ impl Shared {
         }
         // Once more, where that failed before.
         if self.lock().ends == Some(End::Remove)
-            && let Err(error) = remove(&plan.dir, &plan.name)
+            && let Err(error) = remove_known(&plan, folder)
         {
             tracing::error!(
                 "state.disk = {:?}: {error:#}: a copy of sessions that are over cannot be removed",
@@ -258,21 +260,20 @@ impl Shared {
 
     /// Follow the file until the process ends.
     ///
-    /// device: that the folder was on, which it is not made on another one
-    fn copy(&self, plan: &Plan, device: &mut Option<u64>) -> Result<()> {
-        let folder = match device {
+    /// known: the folder that it was, which is not made anew elsewhere
+    fn copy(&self, plan: &Plan, known: &mut Option<(u64, u64)>) -> Result<()> {
+        let folder = match known {
             None => Folder::create(&plan.dir, &plan.name)?,
             Some(_) => Folder::open(&plan.dir, &plan.name)?,
         };
-        let now = folder.device()?;
-        ensure!(
-            *device.get_or_insert(now) == now,
-            "the folder is on another file system than before"
-        );
+        let now = folder.identity();
+        ensure!(*known.get_or_insert(now) == now, ELSEWHERE);
         let file = open_ours(&plan.file)?.context("the file in state.dir is gone")?;
         let [records, _] = parts(file)?;
         let view = View::open(records)?;
-        let mut copier = Copier::begin(folder, &plan.header, plan.goes_on, Limits::default())?;
+        let number = (wall_ns() / 1_000_000_000) as u32;
+        let begins = (plan.goes_on, number);
+        let mut copier = Copier::begin(folder, &plan.header, begins, Limits::default())?;
         let mut is_read = false;
         let mut is_current = false;
         loop {
@@ -303,7 +304,8 @@ impl Shared {
                 }
             }
             self.report(is_current, copier.octets());
-            if ends == Some(End::HandOver) || ends.is_some() && !copier.is_looking() {
+            let is_enough = is_current || ends == Some(End::HandOver) || !copier.is_looking();
+            if ends.is_some() && is_enough {
                 return Ok(());
             }
         }
@@ -389,5 +391,14 @@ pub(super) fn remove(dir: &Path, name: &str) -> Result<bool> {
     let mut folder = Folder::open(dir, name)?;
     let was_there = !folder.names()?.is_empty();
     remove_all(&mut folder)?;
+    folder.forget();
     Ok(was_there)
+}
+
+/// Likewise, in the folder that it was in.
+fn remove_known(plan: &Plan, known: Option<(u64, u64)>) -> Result<()> {
+    if let Some(known) = known {
+        ensure!(identity(&plan.dir)? == known, ELSEWHERE);
+    }
+    remove(&plan.dir, &plan.name).map(drop)
 }

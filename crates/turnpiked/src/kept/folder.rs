@@ -11,10 +11,15 @@ use arena::copy::{Name, Storage};
 
 use super::own::{LOCK, create_file, open, open_ours};
 
+/// End of the name of the file that says which host has gone on with the copy, by its boot ID.
+const BOOT: &str = "boot";
+
 /// `FRONT.log-N` and so on, which nobody else has while this lives.
 pub(super) struct Folder {
     dir: PathBuf,
     front: String,
+    /// File system and number of the folder.
+    is: (u64, u64),
     /// Those that are written.
     files: BTreeMap<Name, File>,
     _lock: File,
@@ -30,6 +35,7 @@ impl Folder {
         }
         Ok(Self {
             dir: dir.to_owned(),
+            is: identity(dir)?,
             front: format!("{name}."),
             files: BTreeMap::new(),
             _lock: lock,
@@ -43,9 +49,35 @@ impl Folder {
         Self::open(dir, name)
     }
 
-    /// The file system that it is on.
-    pub(super) fn device(&self) -> io::Result<u64> {
-        Ok(fs::metadata(&self.dir)?.dev())
+    /// File system and number.
+    pub(super) fn identity(&self) -> (u64, u64) {
+        self.is
+    }
+
+    /// Another file system may have been mounted upon it, or its own may be gone from there.
+    fn is_there(&self) -> io::Result<()> {
+        match identity(&self.dir)? == self.is {
+            true => Ok(()),
+            false => Err(io::Error::other("another folder is there now")),
+        }
+    }
+
+    /// The host that was started under this ID goes on with the copy.
+    pub(super) fn serves(&self, boot: &str) -> io::Result<()> {
+        let mut file = create_file(&self.dir.join(format!("{}{BOOT}", self.front)))?;
+        file.write_all(boot.as_bytes())?;
+        file.sync_data()
+    }
+
+    /// Whether it was said to.
+    pub(super) fn has_served(&self, boot: &str) -> bool {
+        let said = fs::read(self.dir.join(format!("{}{BOOT}", self.front)));
+        said.is_ok_and(|said| said == boot.as_bytes())
+    }
+
+    /// Nobody goes on with a copy.
+    pub(super) fn forget(&self) {
+        let _ = fs::remove_file(self.dir.join(format!("{}{BOOT}", self.front)));
     }
 
     fn path(&self, name: Name) -> PathBuf {
@@ -57,6 +89,12 @@ impl Folder {
         let file = self.files.get_mut(&name);
         file.ok_or(io::ErrorKind::NotFound.into())
     }
+}
+
+/// File system and number of a folder.
+pub(super) fn identity(dir: &Path) -> io::Result<(u64, u64)> {
+    let about = fs::metadata(dir)?;
+    Ok((about.dev(), about.ino()))
 }
 
 impl Storage for Folder {
@@ -73,6 +111,7 @@ impl Storage for Folder {
     }
 
     fn create(&mut self, name: Name) -> io::Result<()> {
+        self.is_there()?;
         let file = create_file(&self.path(name))?;
         self.files.insert(name, file);
         Ok(())
@@ -83,6 +122,7 @@ impl Storage for Folder {
     }
 
     fn sync(&mut self, name: Name) -> io::Result<()> {
+        self.is_there()?;
         self.file(name)?.sync_data()
     }
 

@@ -36,7 +36,7 @@ impl Files {
         };
         let header: Header = serde_json::from_slice(copied.header()).context("its header")?;
         ensure!(header.node_id == node_id, "it is of {:?}", header.node_id);
-        if header.boot == boot {
+        if header.boot == boot || folder.has_served(boot) {
             // A file in memory that is gone while the host lives was removed: its sessions are over.
             tracing::warn!(
                 "state.disk = {disk:?}: this host has not died: its sessions are not gone on with"
@@ -82,6 +82,7 @@ impl Files {
         let node = NodeRecord::read(&node)?.behind_unseen_changes(system::random()?);
         arena.put(header.node, &node.write()).context("state.dir")?;
         fs::rename(&new, &self.path)?;
+        folder.serves(boot)?;
         tracing::info!(
             after_s = since.as_secs(),
             "state.disk = {disk:?}: sessions of before this host was started go on"
@@ -128,7 +129,7 @@ mod tests {
         arena.put(8, b"gone later").unwrap();
         let folder = Folder::create(disk, &files.name).unwrap();
         let header = serde_json::to_vec(&header).unwrap();
-        let mut copier = Copier::begin(folder, &header, false, Limits::default()).unwrap();
+        let mut copier = Copier::begin(folder, &header, (false, 0), Limits::default()).unwrap();
         assert!(copier.look(&View::open(&words[..]).unwrap()).unwrap());
         let mut changes = Changes::default();
         changes.put(7, b"a session");

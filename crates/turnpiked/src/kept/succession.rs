@@ -498,6 +498,7 @@ pub(crate) fn detach(config: &Config) -> Result<Vec<String>> {
         if copy.with_context(|| format!("{place:?}"))? {
             removed.push(format!("their copy in {}", place.display()));
         }
+        let _ = fs::remove_file(place.join(format!("{}{LOCK}", files.name)));
     }
     files.remove();
     // Root may run this, and another user's start come next.

@@ -14,14 +14,14 @@ pub struct View<M> {
     superblock: Superblock,
 }
 
-/// What was seen of a place.
+/// A place as it was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
     /// It has a record, which is in the buffer.
     Record,
     /// It has none.
     Nothing,
-    /// What it has is damaged.
+    /// Its record is damaged.
     Damaged,
 }
 

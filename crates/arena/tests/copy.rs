@@ -32,7 +32,7 @@ struct History {
     committed: usize,
     /// The process has sealed its copy. Else that of one before is the copy.
     is_sealed: bool,
-    /// What this may be.
+    /// Copies of the process before that may be found.
     before: Vec<Option<Records>>,
 }
 
@@ -51,7 +51,7 @@ impl History {
         self.states.last().unwrap()
     }
 
-    /// What the copy may be.
+    /// Copies that may be found.
     fn allowed(&self) -> Vec<Option<Records>> {
         match self.is_sealed {
             true => self.since_commit(),
@@ -130,7 +130,7 @@ fn stamp(history: &History) -> Stamp {
     }
 }
 
-/// What whoever comes next finds.
+/// The copy that a disk has.
 fn find(disk: &mut Disk) -> Result<Option<(Records, Stamp)>, Unrestored> {
     let Some(copied) = Copied::find(&mut &mut *disk)? else {
         return Ok(None);

@@ -26,7 +26,7 @@ impl Clock {
         Time(tables::monotonic_ns().wrapping_add_signed(self.ahead_ns))
     }
 
-    /// What the host's clock says at a time, for whoever does not know the core's.
+    /// Reading of the host's clock at a time, for whoever does not know the core's.
     pub(crate) fn of_host(self, time: Time) -> Time {
         Time(time.0.wrapping_sub(self.ahead_ns.cast_unsigned()))
     }

@@ -13,7 +13,7 @@ const PART_OCTETS: usize = 1 << 20;
 /// When files are replaced.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Another log begins behind so many octets: as many are read when the next process goes on.
+    /// Another log begins behind so many octets.
     pub log_octets: u64,
     /// Logs of fewer octets need no snapshot; nor do those of fewer than the last one has.
     pub snapshot_octets: u64,
@@ -193,11 +193,6 @@ impl<S: Storage> Copier<S> {
             }
         }
         self.storage.sync_names()
-    }
-
-    /// The storage, with the copy as it is.
-    pub fn into_storage(self) -> S {
-        self.storage
     }
 
     fn next_log(&mut self) -> io::Result<()> {

@@ -12,7 +12,7 @@ const HEAD: usize = CHECKSUM + 9;
 /// Octets that a begin may have beside the caller's header.
 const BESIDE: usize = 64;
 
-/// What an entry says.
+/// An entry of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Entry<'o> {
     Begin { version: u32, header: &'o [u8] },
@@ -35,7 +35,7 @@ impl<'o> Entry<'o> {
         }
     }
 
-    /// What these octets say, whose checksum is right. `None`: nothing.
+    /// The entry that these octets are, whose checksum is right. `None`: they are none.
     fn of(kind: u8, place: u32, octets: &'o [u8]) -> Option<Self> {
         let entry = match (kind, octets.len()) {
             (1, _) => {

@@ -19,7 +19,7 @@ pub enum Unrestored {
     Damaged {
         /// Name of the file.
         file: Name,
-        /// Where its whole entries end.
+        /// End of its whole entries.
         at: u64,
     },
     /// Another version of the layout.

@@ -1,4 +1,4 @@
-//! Where a copy lies: files by their names, and times.
+//! The place of a copy: files by their names, and times.
 
 use std::fmt;
 use std::io;

@@ -87,12 +87,12 @@ impl Disk {
             for (kept, now) in kept.chunks_mut(SECTOR).zip(now.chunks(SECTOR)) {
                 match self.random.below(8) {
                     0..4 => kept.copy_from_slice(now),
-                    // What another file has left there.
+                    // Octets that another file has left there.
                     4 if kept != now => kept.copy_from_slice(&self.random.octets(kept.len())),
                     _ => {}
                 }
             }
-            // What was synced is there: what was cut off, and what was appended, comes behind that.
+            // All that was synced is there: appended octets come behind that.
             let is_same = now
                 .iter()
                 .zip(&*synced)

@@ -15,13 +15,13 @@ use arena::View;
 use arena::copy::{Changes, Copier, Limits, Stamp, Storage, remove_all};
 use report::{DiskReport, DiskState};
 
-use super::folder::{Folder, identity};
+use super::folder::{ELSEWHERE, Folder, identity};
 use super::own::{open_ours, parts};
 use crate::clock::Clock;
 
 /// Changes are committed this long after the first of them.
 const COMMIT: Duration = Duration::from_millis(10);
-/// Where nothing changes, it is committed so often that this is still so.
+/// Commits without changes, which say that there were none, come so often.
 const STILL: Duration = Duration::from_secs(10);
 /// Behind a failure the copy is begun anew.
 const AGAIN: Duration = Duration::from_secs(10);
@@ -31,12 +31,10 @@ const WAITING_MAX: usize = 64 << 20;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// A disk that takes longer than this has failed, as far as anybody can see.
 const HUNG: Duration = Duration::from_secs(30);
-/// Its file system is gone from there, or another one is mounted upon it.
-const ELSEWHERE: &str = "the folder is another one than before";
 /// Memory for changes that is kept for the next ones.
 const SPARE_MAX: usize = 4 << 20;
 
-/// Whose copy, and of what.
+/// A copy that is to be made, and its file.
 pub(super) struct Plan {
     pub(super) dir: PathBuf,
     /// Front of names of files.
@@ -80,10 +78,10 @@ struct State {
     report: DiskReport,
 }
 
-/// What becomes of the copy when the process ends.
+/// End of the process, as far as the copy goes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
-    /// Whoever comes next finds it, with all that was told.
+    /// The next process finds it, with all that was told.
     Leave,
     /// Likewise, as far as that takes no time: a process goes on at once.
     HandOver,
@@ -91,7 +89,7 @@ pub(super) enum End {
     Remove,
 }
 
-/// What the thread has to commit next.
+/// Changes to be committed next.
 struct Turn {
     changes: Changes,
     /// Nothing more comes.
@@ -160,7 +158,7 @@ impl Disk {
         report
     }
 
-    /// What is to become of the copy does, if the disk does it in time. The folder is nobody's then.
+    /// The copy is left or removed, if the disk does it in time. The folder is nobody's then.
     pub(super) fn end(self, end: End) {
         let mut state = self.shared.lock();
         state.ends = Some(end);

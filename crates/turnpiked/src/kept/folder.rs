@@ -14,13 +14,16 @@ use super::own::{LOCK, create_file, open, open_ours};
 /// End of the name of the file that says which host has gone on with the copy, by its boot ID.
 const BOOT: &str = "boot";
 
+/// Its file system is gone from there, or another one is mounted upon it.
+pub(super) const ELSEWHERE: &str = "the folder is another one than before";
+
 /// `FRONT.log-N` and so on, which nobody else has while this lives.
 pub(super) struct Folder {
     dir: PathBuf,
     front: String,
     /// File system and number of the folder.
     is: (u64, u64),
-    /// Those that are written.
+    /// Files that are written.
     files: BTreeMap<Name, File>,
     _lock: File,
 }
@@ -42,7 +45,7 @@ impl Folder {
         })
     }
 
-    /// Where there is none, it is made.
+    /// Likewise; it is made if there is none.
     pub(super) fn create(dir: &Path, name: &str) -> Result<Self> {
         let mut builder = DirBuilder::new();
         builder.recursive(true).mode(0o700).create(dir)?;
@@ -54,11 +57,11 @@ impl Folder {
         self.is
     }
 
-    /// Another file system may have been mounted upon it, or its own may be gone from there.
+    /// An error: [`ELSEWHERE`].
     fn is_there(&self) -> io::Result<()> {
         match identity(&self.dir)? == self.is {
             true => Ok(()),
-            false => Err(io::Error::other("another folder is there now")),
+            false => Err(io::Error::other(ELSEWHERE)),
         }
     }
 

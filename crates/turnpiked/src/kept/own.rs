@@ -60,7 +60,7 @@ pub(super) fn create_file(path: &Path) -> io::Result<File> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    // Whoever else makes one of this name meanwhile does not own what we write.
+    // A file that somebody else makes under this name meanwhile does not get what we write.
     options().create_new(true).open(path)
 }
 

@@ -82,7 +82,10 @@ impl Files {
         let node = NodeRecord::read(&node)?.behind_unseen_changes(system::random()?);
         arena.put(header.node, &node.write()).context("state.dir")?;
         fs::rename(&new, &self.path)?;
-        folder.serves(boot)?;
+        // On a disk that is full the copy is of use all the same.
+        if let Err(error) = folder.serves(boot) {
+            tracing::warn!(%error, "state.disk = {disk:?}: it cannot be said there that this host has gone on with it");
+        }
         tracing::info!(
             after_s = since.as_secs(),
             "state.disk = {disk:?}: sessions of before this host was started go on"
@@ -95,10 +98,10 @@ impl Files {
 mod tests {
     use std::fs::File;
     use std::os::unix::fs::FileExt;
+    use std::sync::atomic::AtomicU64;
 
     use arena::copy::{Changes, Copier, Limits, Name, Stamp, Storage};
     use arena::{Arena, View};
-    use std::sync::atomic::AtomicU64;
 
     use super::*;
     use crate::kept::files::tests::{BOOT, NODE, RECOVERY, UPF, in_folder};
@@ -167,6 +170,18 @@ mod tests {
             // Numbers that the former host may have given out unseen are not given out anew.
             let before = NodeRecord::read(NODE).unwrap();
             assert_ne!(records[1].1, before.write());
+        });
+    }
+
+    /// Such as one that is full.
+    #[test]
+    fn a_disk_that_takes_nothing_more_gives_what_it_has() {
+        in_folder(|folder, files| {
+            let disk = folder.join("disk");
+            leave(&files, &disk, Duration::ZERO);
+            fs::create_dir(disk.join(format!("{}.boot", files.name))).unwrap();
+            assert!(files.restore(&disk, (BOOT, UPF), AGE).unwrap());
+            assert!(files.former(BOOT, UPF).unwrap().is_some());
         });
     }
 

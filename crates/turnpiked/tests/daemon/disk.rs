@@ -13,7 +13,7 @@ use crate::interfaces::passes;
 use crate::kept::{Unmount, has_programs, modify, mount, pinning};
 use crate::{plan, wait_for_log};
 
-/// What pins in a bpffs, and copies to a disk.
+/// A configuration that pins in a bpffs, and copies to a disk.
 fn copying(net: &Net) -> (Unmount, String) {
     let (unmount, config) = pinning(net, 0);
     let disk = net.folder.join("disk");
@@ -53,7 +53,7 @@ fn start<'n>(net: &'n Net, boot: u32, config: &str) -> Daemon<'n> {
     net.start_as(&mut command, net.config(config))
 }
 
-/// What was answered is on the disk.
+/// All that was answered is on the disk.
 fn wait_for_commit(daemon: &Daemon<'_>) {
     let is_so = || Ok(copy(daemon)["behind_s"] == 0.0);
     lab::wait::eventually("a commit", is_so).unwrap();
@@ -86,7 +86,7 @@ fn sessions_outlive_the_host() {
     passes(&net, teid, ue);
     for round in 0..4 {
         wait_for_copy(&daemon, "current");
-        // What has changed since the copy was there, and is in its log.
+        // Changes since the copy was there, which are in its log.
         let gone = sessions.remove(5);
         smf.delete(&gone).unwrap();
         sessions.extend(establish(&smf, 1));

@@ -66,7 +66,10 @@ struct Flow {
     bps: u64,
 }
 
-/// One user has 80 and 120 % of its rates in turns, each way; of the other three each has 120 % of a quarter, or shaped 104 %.
+/// Times that the same is sent while the machine is too busy to send what is above a rate.
+const ATTEMPTS: usize = 5;
+
+/// One user has 80 and 160 % of its rates in turns, each way; of the other three each has 160 % of a quarter. Shaped: 120, and 104 %.
 fn rates(world: &mut World, shapes: bool) -> Result<String> {
     let mut users = Vec::new();
     for number in 0..4 {
@@ -75,7 +78,27 @@ fn rates(world: &mut World, shapes: bool) -> Result<String> {
         plan.mbr_kbps = Some((up_bps / 1000, DOWN_BPS / 1000));
         users.push(world.attach(&format!("ue{number}"), &plan, 0, 0)?);
     }
-    let (low_high, high_low) = ([80, 120, 80, 120], [120, 80, 120, 80]);
+    let mut report = None;
+    for _ in 0..ATTEMPTS {
+        report = one_course(world, &users, shapes)?;
+        if report.is_some() {
+            break;
+        }
+    }
+    let mut report = report.context("nobody sends more than its rate: the machine is too busy")?;
+    if shapes {
+        expect_drops(world, "rate", 0, 0)?;
+        let after = fates(world, &users)?;
+        let delayed = after.iter().flatten().map(|fates| fates.delayed).sum();
+        report.push(kept(world, delayed)?);
+    }
+    Ok(report.join(", "))
+}
+
+/// What became of each flow. `None`: some flow was less than it was to be, so that nothing of it had to be dropped.
+fn one_course(world: &World, users: &[Attached], shapes: bool) -> Result<Option<Vec<String>>> {
+    let high = if shapes { 120 } else { 160 };
+    let (low_high, high_low) = ([80, high, 80, high], [high, 80, high, 80]);
     let steps = |bps, percents: [u64; 4]| percents.map(|percent| of(bps, percent)).to_vec();
     let mut courses = vec![
         Course::up(world, &users[0], steps(UP_BPS, low_high), PAYLOAD)?,
@@ -85,15 +108,15 @@ fn rates(world: &mut World, shapes: bool) -> Result<String> {
     let mut flows = vec![flow(0, 0, UP_BPS), flow(0, 1, DOWN_BPS)];
     for (user, attached) in users.iter().enumerate().skip(1) {
         // Packets above a rate for all the time must find room within the horizon as well.
-        let steps = steps(SHARE_BPS, [if shapes { 104 } else { 120 }; 4]);
+        let steps = steps(SHARE_BPS, [if shapes { 104 } else { high }; 4]);
         courses.push(Course::up(world, attached, steps, PAYLOAD)?);
         flows.push(flow(user, 0, SHARE_BPS));
     }
-    let before = fates(world, &users)?;
+    let before = fates(world, users)?;
     let asking = Asking::start(world, &users[0])?;
     let series = course::run(courses, SLOT, |_| Ok(()))?;
-    let after = fates(world, &users)?;
-    asking.judge(&users)?;
+    let after = fates(world, users)?;
+    asking.judge(users)?;
     let mut report = Vec::new();
     for (flow, series) in flows.iter().zip(&series) {
         let (was, is) = (before[flow.user][flow.way], after[flow.user][flow.way]);
@@ -103,18 +126,14 @@ fn rates(world: &mut World, shapes: bool) -> Result<String> {
             qos_drops: is.qos_drops - was.qos_drops,
         };
         let told = if shapes {
-            shaped(series, fates, flow.bps)?
+            Some(shaped(series, fates, flow.bps)?)
         } else {
             policed(series, fates, flow.bps)?
         };
+        let Some(told) = told else { return Ok(None) };
         report.push(told);
     }
-    if shapes {
-        expect_drops(world, "rate", 0, 0)?;
-        let delayed = after.iter().flatten().map(|fates| fates.delayed).sum();
-        report.push(kept(world, delayed)?);
-    }
-    Ok(report.join(", "))
+    Ok(Some(report))
 }
 
 /// Threads and users agree on the packets that waited.
@@ -143,8 +162,8 @@ fn fates(world: &World, users: &[Attached]) -> Result<Vec<[Fates; 2]>> {
 }
 
 /// Each packet was forwarded or dropped, and those that were forwarded are what the rate, and the bucket, let pass of what was
-/// offered in each slot.
-fn policed(series: &Series, fates: Fates, bps: u64) -> Result<String> {
+/// offered in each slot. `None`: next to nothing was above the rate.
+fn policed(series: &Series, fates: Fates, bps: u64) -> Result<Option<String>> {
     let told = format!(
         "{bps} bit/s: {} of {} packets, {} dropped",
         fates.packets,
@@ -159,20 +178,25 @@ fn policed(series: &Series, fates: Fates, bps: u64) -> Result<String> {
     let in_slot = bps as f64 * SLOT.as_secs_f64();
     let bucket = (bps as f64 * BURST_S).max(f64::from(32 << 13));
     // A bucket that slots fill and empty: what came at one end of a slot may have passed by what the other end brought.
-    let (mut room, mut passed) = (bucket, 0.0);
+    let (mut room, mut passed, mut above) = (bucket, 0.0, 0.0);
     for slot in &series.slots {
         let offered = slot.offered as f64 * series.packet_bits;
         let pass = offered.min(room + in_slot);
         room = (room + in_slot - pass).min(bucket);
         passed += pass;
+        above += offered - pass;
     }
     let (is, may_differ) = (fates.packets as f64 * series.packet_bits, 2.0 * in_slot);
     ensure!(
         (is - passed).abs() <= may_differ + passed * 0.02,
         "{told}: {is:.0} bits passed, {passed:.0} are right"
     );
-    ensure!(fates.qos_drops > 0 && fates.delayed == 0, "{told}");
-    Ok(told)
+    ensure!(fates.delayed == 0, "{told}");
+    if above < may_differ {
+        return Ok(None);
+    }
+    ensure!(fates.qos_drops > 0, "{told}");
+    Ok(Some(told))
 }
 
 /// Nothing is lost or overtaken, as many packets wait as a queue of that rate would have had, and the last ones arrive as
@@ -301,8 +325,8 @@ fn answer(process: Process) -> Result<Value> {
 }
 
 const USERS: u16 = 1000;
-/// Rates of the thousand users, in kbit/s: each has one of them.
-const RATES_KBPS: [u64; 4] = [40, 60, 90, 120];
+/// Rates of the thousand users, in kbit/s: each has one of them. What is sent is above them also where it takes twice the time.
+const RATES_KBPS: [u64; 4] = [20, 30, 45, 60];
 /// Packets of each user: all of them within some seconds, at a rate above all of these.
 const ROUNDS: usize = 80;
 const ROUND: Duration = Duration::from_millis(40);

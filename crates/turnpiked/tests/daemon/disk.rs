@@ -4,8 +4,11 @@ use std::fs;
 use std::net::Ipv4Addr;
 use std::process::Command;
 
-use lab::smf::{Session, Smf};
+use lab::smf::{Session, Smf, Urr};
 use nix::sys::signal::Signal;
+use rs_pfcp::ie::IeType;
+use rs_pfcp::ie::reporting_triggers::ReportingTriggers;
+use rs_pfcp::ie::usage_report::UsageReport;
 use serde_json::Value;
 
 use crate::common::{Daemon, LIMIT, Net};
@@ -45,10 +48,16 @@ fn kill(daemon: &mut Daemon<'_>) {
 
 /// On a host that was started for the so many-th time.
 fn start<'n>(net: &'n Net, boot: u32, config: &str) -> Daemon<'n> {
+    start_late(net, boot, 0, config)
+}
+
+/// ... and whose clock says so many seconds more than this one's.
+fn start_late<'n>(net: &'n Net, boot: u32, ahead_s: u32, config: &str) -> Daemon<'n> {
     let id = net.write("boot", &format!("00000000-0000-4000-8000-{boot:012}\n"));
     let bind = "mount --bind \"$0\" /proc/sys/kernel/random/boot_id && exec \"$@\"";
     let mut command = Command::new("unshare");
-    command.args(["--mount", "sh", "-c", bind]).arg(id);
+    command.args(["--mount", "--time", "--monotonic", &ahead_s.to_string()]);
+    command.args(["sh", "-c", bind]).arg(id);
     command.arg(env!("CARGO_BIN_EXE_turnpiked"));
     net.start_as(&mut command, net.config(config))
 }
@@ -122,6 +131,47 @@ fn sessions_outlive_the_host() {
     let daemon = start(&net, 5, &config);
     assert_eq!(daemon.get("status")["state"]["taken_over"], 0);
     assert!(smf.heartbeat().unwrap() != recovery);
+    assert_eq!(daemon.stop(), 0);
+}
+
+/// Clocks of hosts begin anew, and what is due in a second still is: whether the host of before had lived for longer or not.
+#[test]
+fn times_go_on_by_the_clock_of_another_host() {
+    const DAYS_S: u32 = 1_000_000;
+    let net = Net::new();
+    let (mut unmount, config) = copying(&net);
+    let mut daemon = start_late(&net, 0, DAYS_S, &config);
+    let smf = net.smf();
+    let recovery = smf.associate().unwrap();
+    let mut measured = plan();
+    let periodic = ReportingTriggers::new().with_periodic(true);
+    let urr = Urr::of_volume(1, periodic).seconds(IeType::MeasurementPeriod, 1);
+    measured.urrs.push(urr);
+    let session = smf.establish(&measured).unwrap();
+    let reports = || Ok::<_, anyhow::Error>(smf.usage(&session)?.of(1)?.len());
+    for (boot, ahead_s) in (1..).zip([0, 2 * DAYS_S, DAYS_S]) {
+        let before = reports().unwrap();
+        lab::wait::eventually("two periods", || Ok(reports()? >= before + 2)).unwrap();
+        wait_for_copy(&daemon, "current");
+        wait_for_commit(&daemon);
+        kill(&mut daemon);
+        lose(&net, unmount);
+        unmount = copying(&net).0;
+        daemon = start_late(&net, boot, ahead_s, &config);
+        assert_eq!(smf.heartbeat().unwrap(), recovery);
+    }
+    let before = reports().unwrap();
+    lab::wait::eventually("two periods", || Ok(reports()? >= before + 2)).unwrap();
+    let all = smf.delete_measured(&session).unwrap();
+    let of_report = |report: &UsageReport| {
+        let times = report.start_time.as_ref().zip(report.end_time.as_ref());
+        let (start, end) = times.unwrap();
+        [start.timestamp, end.timestamp]
+    };
+    // None is of the time between two clocks.
+    let times: Vec<_> = all.of(1).unwrap().into_iter().map(of_report).collect();
+    let is_short = |[start, end]: &[u32; 2]| start <= end && end - start < DAYS_S / 2;
+    assert!(times.len() > 8 && times.iter().all(is_short), "{times:?}");
     assert_eq!(daemon.stop(), 0);
 }
 

@@ -9,9 +9,10 @@
 //!
 //! Prints `figure NAME VALUE UNIT floor VALUE`; in one thread, the value is what the pipeline adds to the floor.
 //!
-//! usage: `cargo bench -p tables --features dpdk --bench dpdk -- [--no-huge] [--one-thread] [RUNS] [SESSIONS...]`. It reserves huge
-//! pages for its buffers, and needs root for that. With `--no-huge` these lie in pages of 4 KiB. With that, or with
-//! `--one-thread`, what one thread costs is all that is measured.
+//! usage: `cargo bench -p tables --features dpdk --bench dpdk -- [--no-huge] [--one-thread] [--density] [RUNS] [SESSIONS...]`. It
+//! reserves huge pages for its buffers, and needs root for that. With `--no-huge` these lie in pages of 4 KiB. With that, or with
+//! `--one-thread`, what one thread costs is all that is measured. With `--density`, what packets of few of these users cost in one
+//! thread is, with tables in huge pages and in those of 4 KiB: users side by side in the tables, and anywhere.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
@@ -32,6 +33,7 @@ use ipnet::IpNet;
 use nexthop::NextHopTables as _;
 use nix::net::if_::if_nametoindex;
 use nix::sched::{CloneFlags, CpuSet, sched_setaffinity, unshare};
+use nix::sys::prctl;
 use nix::unistd::Pid;
 use tables::dpdk::{Pattern, Pipeline, PortId, RingPort, Settings, User, pass_on};
 use tables::testing::{furnish, hop, resolve_peers};
@@ -533,6 +535,41 @@ fn single(settings: &Settings, model: &str, sessions: u32, runs: u32, qos: Qos) 
     }
 }
 
+/// Few users who send, side by side in the tables and anywhere, by turns.
+fn density(settings: &Settings, sessions: u32, runs: u32) {
+    for (pages, is_huge) in [("", true), ("-small-pages", false)] {
+        prctl::set_thp_disable(!is_huge).unwrap();
+        let name = format!("density{pages}");
+        let mut bench = Bench::new(settings, (&name, 2 * IN_TURN), 0, sessions, Qos::Mbr);
+        for active in [1_000, 10_000, 100_000]
+            .into_iter()
+            .filter(|&n| n < sessions)
+        {
+            let mut anywhere = in_random_order(sessions);
+            anywhere.truncate(active as usize);
+            let places = [in_random_order(active), anywhere];
+            for is_uplink in [true, false] {
+                let ways = places.each_ref().map(|users| way(is_uplink, users, SMALL));
+                let (mut floors, mut all) = (Vec::new(), [const { Vec::new() }; 2]);
+                ways.iter().for_each(|way| {
+                    bench.time(way, true);
+                });
+                for _ in 0..runs {
+                    for (way, all) in ways.iter().zip(&mut all) {
+                        floors.push(bench.time(way, false));
+                        all.push(bench.time(way, true));
+                    }
+                }
+                let floor = median(floors);
+                for ((way, all), place) in ways.iter().zip(all).zip(["dense", "scattered"]) {
+                    let name = format!("dpdk{pages}-{}-{place}-{active}-of-{sessions}", way.name);
+                    figure(&name, median(all) - floor, "ns/packet", Some(floor));
+                }
+            }
+        }
+    }
+}
+
 /// Rate and latency of a worker's thread, and of one that passes frames on.
 fn threaded(settings: &Settings, sessions: u32, runs: u32) {
     let order = in_random_order(sessions);
@@ -692,7 +729,9 @@ fn main() {
         .filter_map(|argument| argument.parse().ok());
     let runs = numbers.next().unwrap_or(9);
     let mut steps: Vec<u32> = numbers.collect();
-    if steps.is_empty() {
+    if steps.is_empty() && has("--density") {
+        steps = vec![1_000_000];
+    } else if steps.is_empty() {
         steps = vec![1, 1_000, 100_000, 1_000_000, 10_000_000];
     }
     let eal = ["--no-pci", "--no-telemetry", "-m", "128"];
@@ -710,6 +749,10 @@ fn main() {
         ..settings.clone()
     };
     for sessions in steps {
+        if has("--density") {
+            density(&settings, sessions, runs);
+            continue;
+        }
         single(&settings, pages, sessions, runs, Qos::Mbr);
         if sessions > MOST_FOR_ALL {
             continue;
@@ -726,7 +769,7 @@ fn main() {
             Qos::Mbr,
         );
     }
-    if !is_huge || has("--one-thread") {
+    if !is_huge || has("--one-thread") || has("--density") {
         return;
     }
     // The one worker that had no thread has taken this one to its CPU.

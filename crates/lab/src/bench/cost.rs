@@ -203,22 +203,23 @@ impl Harness {
         self.run(&frame, packets, XDP_REDIRECT)
     }
 
-    /// Measure the program with this id, over the first `users` users in this order; [`Self::PASSES`] times `runs`, each of as many
-    /// packets as [`Self::packets`] says.
+    /// Measure the program with this id, over these users one after the other; [`Self::PASSES`] times `runs`, each of as many packets
+    /// as [`Self::packets`] says.
     pub(super) fn measure(
         &mut self,
         program_id: u32,
         direction: Direction,
         family: Family,
         addresses: &Addresses,
-        (users, order): (u32, Order),
+        users: &[u32],
         runs: usize,
     ) -> Result<Cost> {
         let frame = match direction {
             Direction::Uplink => frames::uplink(addresses, family, PACKET),
             Direction::Downlink => frames::downlink(addresses, family, PACKET),
         };
-        self.set_users(addresses, &order.of(users), &frame)?;
+        self.set_users(addresses, users, &frame)?;
+        let users = users.len() as u32;
         let live = Program::fd_from_id(program_id)?;
         let empty = self.empty.try_clone()?;
         let repeat = Self::packets(users);

@@ -5,8 +5,10 @@
 mod builds;
 mod change;
 mod cost;
+mod density;
 mod feed;
 mod frames;
+mod keeping;
 mod load;
 mod mixes;
 pub mod rates;
@@ -73,6 +75,12 @@ pub struct Options {
     /// Only what PFCP among users' packets takes, with so many sessions: AccelUPF's evaluation.
     #[arg(long)]
     pub mixes_only: bool,
+    /// Only what packets of few of so many users cost, these users side by side in the tables or anywhere.
+    #[arg(long)]
+    pub density_only: bool,
+    /// Only what it costs that so many sessions outlive their process, and their host.
+    #[arg(long)]
+    pub kept_only: bool,
     /// Only what TCP gets of maximum bit rates, on the chosen data path.
     #[arg(long)]
     pub tcp_only: bool,
@@ -190,6 +198,13 @@ pub fn run(options: &Options) -> Result<()> {
     }
     if options.mixes_only {
         mixes::measure(&mut figures, options)?;
+        return report(&figures, options);
+    }
+    if options.density_only {
+        return report(&density::measure(figures, options)?, options);
+    }
+    if options.kept_only {
+        keeping::measure(&mut figures, options)?;
         return report(&figures, options);
     }
     if options.tcp_only {
@@ -322,7 +337,8 @@ impl Bench {
         ] {
             for (order, suffix) in [(Order::Random, ""), (Order::Ascending, "_ascending")] {
                 self.sut.settle()?;
-                let cost = self.cost_in(order, direction, size, Family::V4)?;
+                let users = order.of(size);
+                let cost = self.cost_of(&users, direction, Family::V4, self.runs)?;
                 let name = format!("xdp_{name}_64B_{size}{suffix}");
                 self.figures
                     .add(&name, cost.above_floor, "ns/packet", Some(cost.floor));
@@ -339,24 +355,25 @@ impl Bench {
 
     /// The same, of the programs that are live now.
     fn cost_as_is(&mut self, direction: Direction, size: u32, family: Family) -> Result<Cost> {
-        self.cost_in(Order::Random, direction, size, family)
+        self.cost_of(&Order::Random.of(size), direction, family, self.runs)
     }
 
-    fn cost_in(
+    /// Of a packet of each of these users, one after the other.
+    fn cost_of(
         &mut self,
-        order: Order,
+        users: &[u32],
         direction: Direction,
-        size: u32,
         family: Family,
+        runs: usize,
     ) -> Result<Cost> {
         let id = self.sut.program_id(direction)?;
         let forwarded = self.sut.forwarded(direction)?;
-        let cost =
-            self.harness
-                .measure(id, direction, family, &ADDRESSES, (size, order), self.runs)?;
+        let cost = self
+            .harness
+            .measure(id, direction, family, &ADDRESSES, users, runs)?;
         let now = self.sut.forwarded(direction)?;
-        let runs = Harness::PASSES * self.runs as u64;
-        let packets = u64::from(Harness::packets(size)) * runs;
+        let runs = Harness::PASSES * runs as u64;
+        let packets = u64::from(Harness::packets(users.len() as u32)) * runs;
         ensure!(
             now - forwarded == packets,
             "{direction:?}: {} packets forwarded instead of {packets}",

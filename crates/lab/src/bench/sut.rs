@@ -218,20 +218,16 @@ impl Sut {
         daemon.stop(Signal::SIGTERM).map(drop)
     }
 
-    /// Bytes that the daemon holds: its own anonymous memory and the kernel's for its BPF maps.
+    /// Bytes that the daemon holds: its own memory, files of a tmpfs included, and the kernel's for its BPF maps.
     pub(super) fn memory(&self) -> Result<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid))?;
-        let line = status
-            .lines()
-            .find(|l| l.starts_with("RssAnon:"))
-            .context("RssAnon")?;
-        let kib: u64 = line.split_whitespace().nth(1).context("RssAnon")?.parse()?;
-        let file = status
-            .lines()
-            .find(|l| l.starts_with("RssFile:"))
-            .context("RssFile")?;
-        let file: u64 = file.split_whitespace().nth(1).context("RssFile")?.parse()?;
-        Ok(kib * 1024 + self.binary_pages(file)? + self.map_bytes()?)
+        let kib = |name: &str| -> Result<u64> {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            let kib = line.and_then(|line| line.split_whitespace().next());
+            Ok(kib.with_context(|| name.to_owned())?.parse()?)
+        };
+        let own = kib("RssAnon:")? + kib("RssShmem:")?;
+        Ok(own * 1024 + self.binary_pages(kib("RssFile:")?)? + self.map_bytes()?)
     }
 
     /// Mapped files without the BPF maps, which [`Self::map_bytes`] counts whole.

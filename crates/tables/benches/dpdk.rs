@@ -539,7 +539,7 @@ fn single(settings: &Settings, model: &str, sessions: u32, runs: u32, qos: Qos) 
 fn density(settings: &Settings, sessions: u32, runs: u32) {
     for (pages, is_huge) in [("", true), ("-small-pages", false)] {
         prctl::set_thp_disable(!is_huge).unwrap();
-        let name = format!("density{pages}");
+        let name = format!("density-{}", pages.len());
         let mut bench = Bench::new(settings, (&name, 2 * IN_TURN), 0, sessions, Qos::Mbr);
         for active in [1_000, 10_000, 100_000]
             .into_iter()

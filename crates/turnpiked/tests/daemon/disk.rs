@@ -56,7 +56,10 @@ fn start_late<'n>(net: &'n Net, boot: u32, ahead_s: u32, config: &str) -> Daemon
     let id = net.write("boot", &format!("00000000-0000-4000-8000-{boot:012}\n"));
     let bind = "mount --bind \"$0\" /proc/sys/kernel/random/boot_id && exec \"$@\"";
     let mut command = Command::new("unshare");
-    command.args(["--mount", "--time", "--monotonic", &ahead_s.to_string()]);
+    command.arg("--mount");
+    if ahead_s > 0 {
+        command.args(["--time", "--monotonic", &ahead_s.to_string()]);
+    }
     command.args(["sh", "-c", bind]).arg(id);
     command.arg(env!("CARGO_BIN_EXE_turnpiked"));
     net.start_as(&mut command, net.config(config))

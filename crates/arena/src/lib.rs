@@ -93,6 +93,9 @@ pub trait Memory {
 
     /// The room of octets from this one on is not needed until it is asked for again; what lies there is lost.
     fn give_back(&mut self, _from: usize) {}
+
+    /// The line of the cache with this word is used soon: have it on its way, and wait for nothing.
+    fn expect(&self, _word: usize) {}
 }
 
 /// Memory that somebody else keeps, and that needs no room of a file system.
@@ -355,7 +358,27 @@ impl<M: Memory> Arena<M> {
         if let Some(former) = former {
             self.pages.give(former.begin);
         }
+        self.expect_block(octets);
         Ok(())
+    }
+
+    /// A record of so many octets comes soon, as mostly it has the length of the one before. Its block was last written long ago, and a
+    /// line that is in no cache is waited for.
+    fn expect_block(&self, octets: usize) {
+        let units = layout::units(octets);
+        if let Some(begin) = self.pages.next(units) {
+            let begin = begin as usize * (UNIT / WORD);
+            for unit in 0..units as usize {
+                self.memory.expect(begin + unit * (UNIT / WORD));
+            }
+        }
+    }
+
+    /// The place has another record soon. This changes nothing but how long that takes then.
+    pub fn expect(&self, place: u32) {
+        if place < self.superblock.places {
+            self.memory.expect(layout::directory_at(place));
+        }
     }
 
     /// Have the place no record.

@@ -169,11 +169,23 @@ impl Pages {
             }
             page => page as usize,
         };
-        let slots = &self.pages[page].slots;
-        let word = slots.iter().position(|&word| word != u64::MAX)?;
-        let slot = word as u32 * 64 + slots[word].trailing_ones();
+        let slot = self.free_slot(page)?;
         self.take_slot(page, class, slot);
         Some(self.begin_of(page) + slot * class.units())
+    }
+
+    /// The small block that is taken next, if it lies in a page that is in use.
+    pub(crate) fn next(&self, units: u32) -> Option<u32> {
+        let class = Class::of(units)?;
+        let page = self.roomy[usize::from(class.0)];
+        let page = (page != NONE).then_some(page as usize)?;
+        Some(self.begin_of(page) + self.free_slot(page)? * class.units())
+    }
+
+    fn free_slot(&self, page: usize) -> Option<u32> {
+        let slots = &self.pages[page].slots;
+        let word = slots.iter().position(|&word| word != u64::MAX)?;
+        Some(word as u32 * 64 + slots[word].trailing_ones())
     }
 
     /// Take the block that begins there.

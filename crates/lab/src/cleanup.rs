@@ -14,8 +14,14 @@ use nix::unistd::Pid;
 
 /// Directories of running labs: configuration, logs and captures, one folder per world.
 pub const RUN_DIR: &str = "/run/turnpike-lab";
-/// Where a folder has a bpffs.
-pub const BPFFS: &str = "bpffs";
+/// What a world's folder may have mounted in it: under which name, of which type, with which options.
+const MOUNTS: [(&str, &str, &str); 3] = [
+    ("bpffs", "bpf", ""),
+    // As most hosts have /run.
+    ("small-pages", "tmpfs", "huge=never"),
+    // As the package has `state.dir`.
+    ("huge-pages", "tmpfs", "huge=within_size"),
+];
 /// In the environment of all processes that a lab starts: its process id.
 pub const OWNER: &str = "TURNPIKE_LAB_OWNER";
 
@@ -110,24 +116,29 @@ fn remove(made: Made) {
     }
 }
 
-/// Mounts a bpffs in a world's folder, unless it is there. It goes with the folder.
-pub fn mount_bpffs(folder: &Path) -> Result<()> {
-    let bpffs = folder.join(BPFFS);
-    if bpffs.is_dir() {
-        return Ok(());
+/// Mounts what a configuration wants in a world's folder, unless it is there: it says `{folder}/bpffs`. It goes with the folder.
+pub fn mount_wanted(folder: &Path, toml: &str) -> Result<()> {
+    for (name, of_type, options) in MOUNTS {
+        let at = folder.join(name);
+        if !toml.contains(&format!("{{folder}}/{name}")) || at.is_dir() {
+            continue;
+        }
+        fs::create_dir(&at)?;
+        let mut mount = Command::new("mount");
+        mount.args(["-t", of_type, "-o", options, of_type]).arg(&at);
+        let mounted = mount.output()?;
+        ensure!(mounted.status.success(), "mount -t {of_type}: {mounted:?}");
     }
-    fs::create_dir(&bpffs)?;
-    let mut mount = Command::new("mount");
-    let mounted = mount.args(["-t", "bpf", "bpf"]).arg(&bpffs).output()?;
-    ensure!(mounted.status.success(), "mount -t bpf: {mounted:?}");
     Ok(())
 }
 
 /// Removes a folder, and what is mounted in it.
 pub fn remove_folder(folder: &Path) {
-    let bpffs = folder.join(BPFFS);
-    if bpffs.is_dir() {
-        let _ = Command::new("umount").arg("-l").arg(bpffs).output();
+    for (name, ..) in MOUNTS {
+        let at = folder.join(name);
+        if at.is_dir() {
+            let _ = Command::new("umount").arg("-l").arg(at).output();
+        }
     }
     let _ = fs::remove_dir_all(folder);
 }

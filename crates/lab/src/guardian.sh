@@ -21,8 +21,10 @@ for namespace in /run/netns/tp"$1"w*; do
 	done
 	ip netns del "${namespace##*/}"
 done
-for bpffs in /run/turnpike-lab/tp"$1"w*/bpffs; do
-	[ ! -e "$bpffs" ] || umount -l "$bpffs"
+for name in bpffs small-pages huge-pages; do
+	for mounted in /run/turnpike-lab/tp"$1"w*/"$name"; do
+		[ ! -e "$mounted" ] || umount -l "$mounted"
+	done
 done
 rm -rf /run/turnpike-lab/tp"$1"w* "/run/turnpike-lab/$1.owner"
 echo "$folders" | while read -r folder; do

@@ -383,9 +383,7 @@ impl Upf {
     fn spawn(netns: &Netns, settings: &Settings, folder: &Path) -> Result<Self> {
         let config = folder.join("turnpiked.toml");
         let toml = settings.toml();
-        if toml.contains("bpffs = ") {
-            cleanup::mount_bpffs(folder)?;
-        }
+        cleanup::mount_wanted(folder, &toml)?;
         fs::write(&config, toml.replace("{folder}", &folder.to_string_lossy()))?;
         let log = folder.join("turnpiked.log");
         let output = File::options().create(true).append(true).open(&log)?;

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use crate::memory::View;
+use crate::memory::{self, View};
 use arena::Memory;
 
 /// A file, mapped. Another process that has it sees each word as it was last written, however the writer ended.
@@ -122,6 +122,12 @@ impl Memory for Words {
     fn give_back(&mut self, from: usize) {
         self.file.give_back(self.part.start + from..self.part.end);
         self.backed = self.backed.min(from);
+    }
+
+    fn expect(&self, word: usize) {
+        if let Some(word) = self.words().get(word) {
+            memory::expect(word);
+        }
     }
 }
 

@@ -136,6 +136,18 @@ impl Drop for Region {
     }
 }
 
+/// The line of the cache with this word is used soon. Elsewhere than on x86 nothing happens.
+pub(crate) fn expect(word: &AtomicU64) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint for an address that may be read.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(word.as_ptr().cast_const().cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = word;
+}
+
 /// Octets that one owner has, zeroes at first, which take memory as they are written.
 #[derive(Debug)]
 pub(crate) struct Octets(Region);

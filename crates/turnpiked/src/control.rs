@@ -430,6 +430,9 @@ impl Control {
         for batch in receiver.batches() {
             if served > 1 {
                 self.core.expect(batch.clone());
+                if let Some(kept) = &self.kept {
+                    kept.expect(&self.core);
+                }
             }
             for (from, datagram) in batch {
                 if let Some(transactions) = &mut self.transactions {

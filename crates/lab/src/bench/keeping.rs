@@ -1,7 +1,6 @@
 //! What it costs that sessions outlive their process, and their host: the same requests with no record, with records in `state.dir`, and
 //! with a copy of these in `state.disk`.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -9,7 +8,6 @@ use anyhow::Result;
 use super::requests::Shape;
 use super::sut::Sut;
 use super::{Bench, Figures, Options, ROTATION, SAMPLE, WARM_UP, WINDOW, median};
-use crate::cleanup;
 
 /// No URR reports.
 const NEVER: u64 = 1 << 50;
@@ -24,77 +22,30 @@ struct Costs {
     memory: Vec<f64>,
 }
 
-/// Where sessions are kept.
-#[derive(Clone, Copy)]
-enum Place {
-    Nowhere,
-    /// `state.dir`, in a tmpfs.
-    Memory,
-    /// And `state.disk`, where temporary files are.
-    Disk,
-}
-
-impl Place {
-    const ALL: [(Self, &str); 3] = [
-        (Self::Nowhere, "nowhere"),
-        (Self::Memory, "memory"),
-        (Self::Disk, "disk"),
-    ];
-
-    fn lines(self, memory: &'static str) -> Vec<(&'static str, &'static str)> {
-        let lines = [
-            memory,
-            "bpffs = \"{folder}/bpffs\"",
-            "disk = \"{folder}/disk\"",
-        ];
-        let count = match self {
-            Self::Nowhere => 0,
-            Self::Memory => 2,
-            Self::Disk => 3,
-        };
-        lines.map(|line| ("[state]", line))[..count].to_vec()
-    }
-}
-
-/// A folder in a tmpfs.
-struct Memory(PathBuf);
-
-impl Memory {
-    fn path() -> PathBuf {
-        let name = format!("turnpike-bench-{}", std::process::id());
-        PathBuf::from("/dev/shm").join(name)
-    }
-
-    fn new() -> Result<Self> {
-        let path = Self::path();
-        std::fs::create_dir(&path)?;
-        cleanup::add_folder(&path);
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        cleanup::remove_folder(&self.0);
-        cleanup::forget_folder(&self.0);
-    }
-}
+/// Where sessions are kept, by name: nowhere, in `state.dir` in a tmpfs with small pages, with huge ones, and there and in `state.disk`, where
+/// temporary files are.
+const PLACES: [(&str, &[&str]); 4] = [
+    ("nowhere", &[]),
+    ("small-pages", &["dir = \"{folder}/small-pages\"", BPFFS]),
+    ("huge-pages", &[HUGE_PAGES, BPFFS]),
+    ("disk", &[HUGE_PAGES, BPFFS, "disk = \"{folder}/disk\""]),
+];
+const HUGE_PAGES: &str = "dir = \"{folder}/huge-pages\"";
+const BPFFS: &str = "bpffs = \"{folder}/bpffs\"";
 
 /// Of `options.sessions` sessions, `options.runs` times, by turns.
 pub(super) fn measure(figures: &mut Figures, options: &Options) -> Result<()> {
-    // One for the life of the program.
-    let line: &'static str = format!("dir = \"{}\"", Memory::path().display()).leak();
     for (shape, name) in [
         (Shape::Plain, "plain"),
         (Shape::Measured(1, NEVER), "1-urr"),
     ] {
-        let mut all = Place::ALL.map(|_| Costs::default());
+        let mut all = PLACES.map(|_| Costs::default());
         for _ in 0..options.runs {
-            for ((place, _), costs) in Place::ALL.into_iter().zip(&mut all) {
-                costs.measure(options.sessions, shape, place.lines(line))?;
+            for ((_, state), costs) in PLACES.iter().zip(&mut all) {
+                costs.measure(options.sessions, shape, state)?;
             }
         }
-        for ((_, place), costs) in Place::ALL.into_iter().zip(&mut all) {
+        for ((place, _), costs) in PLACES.iter().zip(&mut all) {
             for (what, values, unit) in [
                 ("establishment", &mut costs.establishment, "us/request"),
                 ("path-switch", &mut costs.path_switch, "us/request"),
@@ -128,13 +79,8 @@ fn each(bench: &Bench, before: [Duration; 2], requests: u32) -> Result<[f64; 2]>
 }
 
 impl Costs {
-    fn measure(
-        &mut self,
-        sessions: u32,
-        shape: Shape,
-        lines: Vec<(&'static str, &'static str)>,
-    ) -> Result<()> {
-        let _memory = Memory::new()?;
+    fn measure(&mut self, sessions: u32, shape: Shape, state: &[&'static str]) -> Result<()> {
+        let lines = state.iter().map(|line| ("[state]", *line)).collect();
         let sut = Sut::start_with(sessions + SAMPLE, 1, lines)?;
         let mut bench = Bench::new(sut, sessions, 1)?;
         // Answers that are kept for repeated requests have taken all the memory they will.

@@ -4,6 +4,7 @@ use postcard::Deserializer;
 use postcard::ser_flavors::Flavor;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 
 /// Octets that are no such value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -49,12 +50,23 @@ pub(crate) fn take<'o, T: Deserialize<'o>>(from: &mut &'o [u8]) -> Result<T, Mal
 
 /// Appends octets behind their number, as they come.
 pub(crate) fn put_with_length(into: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    // Mostly their number is one octet.
+    let at = into.len();
+    into.push(0);
     let from = into.len();
     write(into);
-    let to = into.len();
-    put(&(to - from), into);
-    let length = into.len() - to;
-    into[from..].rotate_right(length);
+    let octets = into.len() - from;
+    match octets {
+        0..0x80 => into[at] = octets as u8,
+        _ => {
+            let to = into.len();
+            put(&octets, into);
+            let number: SmallVec<[u8; 10]> = into[to..].into();
+            into.copy_within(from..to, at + number.len());
+            into[at..at + number.len()].copy_from_slice(&number);
+            into.truncate(to - 1 + number.len());
+        }
+    }
 }
 
 /// Octets at the front that say how many they are.

@@ -35,6 +35,11 @@ impl<T: Tables> Core<T> {
         self.expected = expected;
     }
 
+    /// Places of the sessions that datagrams are about of which [`Self::expect`] has heard last.
+    pub fn expected(&self) -> impl Iterator<Item = u32> + '_ {
+        self.expected.places.iter().map(|place| place.index())
+    }
+
     /// Read the session that a request is about, just before the request is looked for among those that were answered: neither
     /// waits for the other.
     pub(super) fn read_ahead_of(&self, request: &Incoming) {

@@ -55,6 +55,11 @@ impl Kept {
         self.put_changes(core, is_old);
     }
 
+    /// Sessions change of which the core has heard that it will hear.
+    pub(crate) fn expect(&self, core: &Core<Tables>) {
+        core.expected().for_each(|place| self.arena.expect(place));
+    }
+
     pub(super) fn try_again(&mut self, core: &mut Core<Tables>) {
         self.full_at = self.full_at.map(|_| Instant::now());
         let _ = self.arena.back_reserve();

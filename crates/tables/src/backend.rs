@@ -20,6 +20,7 @@ use crate::pipeline::{Run, RunTogether};
 use crate::port::PortConfig;
 use crate::ring::{Records, Ring};
 use crate::stats::Counting;
+use crate::table_files::TableFiles;
 
 pub(crate) mod host;
 mod program_info;
@@ -203,6 +204,11 @@ pub(crate) trait Backend: fmt::Debug + Send {
 
     /// Folder of what outlives this process; `None`: nothing does.
     fn pins(&self) -> Option<&Pins> {
+        None
+    }
+
+    /// Tables that outlive this process in files, though packets do not go on; `None`: they do not.
+    fn files(&self) -> Option<&TableFiles> {
         None
     }
 

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -38,23 +38,12 @@ impl KeptFile {
         &self.words
     }
 
-    /// Has room taken for these octets, lest a store meet a file system that is full, which ends the process.
+    /// Has room taken for these octets.
     fn back(&self, octets: Range<usize>) -> io::Result<()> {
-        let Some(file) = self.file.as_ref().filter(|_| !octets.is_empty()) else {
-            return Ok(());
-        };
-        let number = |octets| libc::off_t::try_from(octets).map_err(io::Error::other);
-        let (from, more) = (number(octets.start)?, number(octets.len())?);
-        loop {
-            // SAFETY: no memory is touched.
-            match unsafe { libc::posix_fallocate(file.as_raw_fd(), from, more) } {
-                0 => break,
-                // A signal has come.
-                libc::EINTR => {}
-                error => return Err(io::Error::from_raw_os_error(error)),
-            }
+        match &self.file {
+            Some(file) => take_room(file.as_raw_fd(), octets),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Gives back the room of these octets, the last ones, which are 0 then. A file system that cannot keeps it.
@@ -66,6 +55,24 @@ impl KeptFile {
         let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
         // SAFETY: nobody but this mapping and others of the file see it, as atomics.
         unsafe { libc::fallocate(file.as_raw_fd(), mode, from, octets) };
+    }
+}
+
+/// Has room taken for these octets of a file, lest a store meet a file system that is full, which ends the process.
+pub(crate) fn take_room(file: RawFd, octets: Range<usize>) -> io::Result<()> {
+    if octets.is_empty() {
+        return Ok(());
+    }
+    let number = |octets| libc::off_t::try_from(octets).map_err(io::Error::other);
+    let (from, more) = (number(octets.start)?, number(octets.len())?);
+    loop {
+        // SAFETY: no memory is touched.
+        match unsafe { libc::posix_fallocate(file, from, more) } {
+            0 => return Ok(()),
+            // A signal has come.
+            libc::EINTR => {}
+            error => return Err(io::Error::from_raw_os_error(error)),
+        }
     }
 }
 

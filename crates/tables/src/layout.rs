@@ -159,8 +159,8 @@ pub(crate) trait Places {
 }
 
 /// Ordinary memory, in huge pages where there are some, near to a NUMA node.
-struct Ordinary {
-    node: Option<u32>,
+pub(crate) struct Ordinary {
+    pub(crate) node: Option<u32>,
 }
 
 impl Places for Ordinary {

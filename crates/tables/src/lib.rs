@@ -52,6 +52,7 @@ mod shaping;
 mod stats;
 mod store;
 mod successors;
+mod table_files;
 mod tables;
 pub mod task;
 #[cfg(any(test, feature = "testing"))]
@@ -89,6 +90,7 @@ pub use served_log::{LeftRequest, LeftRequests};
 pub use shaping::Shaping;
 pub use stats::{Counting, PortTotals, Traffic, WorkerTotals};
 pub use store::left_meters::LeftMeters;
+pub use table_files::TableFiles;
 pub use tables::{Fill, Tables};
 pub use tunnel_ends::TunnelEnds;
 pub use unsent::unsent_octets;

@@ -47,6 +47,7 @@ use crate::stats::{Counting, PortTotals};
 use crate::store::Store;
 use crate::store::alarms::Alarms;
 use crate::store::left_meters::{LeftMeters, has_meters};
+use crate::table_files::TableFiles;
 use crate::trace::TraceKey;
 use crate::tunnel_ends::TunnelEnds;
 use nexthop::{Family, NextHop, NextHopTables, Peer, PeerChange, RouteView};
@@ -126,7 +127,17 @@ impl Tables {
         ports: &[PortConfig],
         options: &Options,
     ) -> Result<Self, SetupError> {
-        Self::over::<Workers<Kernel>>(layout, ports, options, ())
+        Self::over::<Workers<Kernel>>(layout, ports, options, ((), None))
+    }
+
+    /// The same, over tables that outlive this process in these files, if they find room.
+    pub fn kernel_in(
+        layout: &Layout,
+        ports: &[PortConfig],
+        options: &Options,
+        files: Option<TableFiles>,
+    ) -> Result<Self, SetupError> {
+        Self::over::<Workers<Kernel>>(layout, ports, options, ((), files))
     }
 
     /// Workers of this process that packets come to by devices of DPDK, which is started. They see none before
@@ -138,10 +149,22 @@ impl Tables {
         options: &Options,
         settings: &crate::dpdk::Settings,
     ) -> Result<Self, SetupError> {
+        Self::dpdk_in(layout, ports, options, settings, None)
+    }
+
+    /// The same, over tables that outlive this process in these files, if they find room.
+    #[cfg(feature = "dpdk")]
+    pub fn dpdk_in(
+        layout: &Layout,
+        ports: &[PortConfig],
+        options: &Options,
+        settings: &crate::dpdk::Settings,
+        files: Option<TableFiles>,
+    ) -> Result<Self, SetupError> {
         crate::dpdk::check_threads(settings, layout.workers)?;
         crate::dpdk::start(settings)?;
         let setup = crate::dpdk::Setup::new(settings);
-        Self::over::<Workers<Dpdk>>(layout, ports, options, setup)
+        Self::over::<Workers<Dpdk>>(layout, ports, options, (setup, files))
     }
 
     /// Ordinary memory and the pipeline as workers of this process run it, over frames that are handed to
@@ -151,7 +174,7 @@ impl Tables {
         ports: &[PortConfig],
         options: &Options,
     ) -> Result<Self, SetupError> {
-        Self::over::<Workers<ByHand>>(layout, ports, options, ())
+        Self::over::<Workers<ByHand>>(layout, ports, options, ((), None))
     }
 
     fn over<B: Backend + 'static>(
@@ -303,6 +326,17 @@ impl Tables {
     /// Folder of what outlives this process; `None`: nothing does.
     pub fn pins(&self) -> Option<&Pins> {
         self.programs.backend().pins()
+    }
+
+    /// Files in which tables outlive this process, though packets do not go on.
+    pub fn files(&self) -> Option<&TableFiles> {
+        self.programs.backend().files()
+    }
+
+    /// Of tables that outlive this process, pinned or in files. `None`: they end with it.
+    pub fn generation(&self) -> Option<u64> {
+        let pinned = self.pins().map(Pins::generation);
+        pinned.or_else(|| self.files().map(TableFiles::generation))
     }
 
     /// The interface of a port is gone. Frames that would leave by it are lost until [`Self::attach_port`] succeeds.
@@ -807,7 +841,7 @@ impl compiled::Tables for Tables {
 
     // Where tables end with their process, nobody asks.
     fn keep_counts(&mut self, kept: bool) {
-        let kept = kept && self.pins().is_some();
+        let kept = kept && self.generation().is_some();
         self.store.shard.keep_counts(kept);
     }
 

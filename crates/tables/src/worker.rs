@@ -91,11 +91,17 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(layout: &Layout, threads: usize, features: Features) -> io::Result<Self> {
+    /// memory: of tables for so many threads
+    pub(crate) fn new(
+        layout: &Layout,
+        memory: Memory,
+        threads: usize,
+        features: Features,
+    ) -> io::Result<Self> {
         let most = layout.shaping.map(|shaping| shaping.frames as usize);
         let given = most.map(|most| (0..threads).map(|_| Inbox::new(most)).collect());
         Ok(Self {
-            memory: Memory::anonymous(layout, threads)?,
+            memory,
             queues: Queues::new(layout)?,
             features: Arc::new(AtomicU32::new(features.bits())),
             shaping: layout.shaping,

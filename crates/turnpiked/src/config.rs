@@ -7,7 +7,7 @@ mod check;
 mod cores;
 mod dpdk;
 mod forwarding_policy;
-mod memory;
+pub(crate) mod memory;
 mod nrf;
 mod nupf;
 mod predefined;

@@ -344,6 +344,7 @@ impl Control {
     fn leave(&mut self, sender: &mut Sender) {
         let now = self.now();
         let after = |core: &Core<Tables>, last| core.sessions(last).next().map(|next| next.seid);
+        // Files of tables go with the host, and its next one has records alone.
         let ends = self.core.tables().pins().is_none();
         let mut next = after(&self.core, None).filter(|_| ends);
         while let Some(seid) = next {

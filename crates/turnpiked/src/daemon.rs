@@ -15,7 +15,7 @@ use nix::sys::signal::SigSet;
 use report::ConfigState;
 use session::Core;
 use slowpath::{Setup, SlowPath, SlowPathThread, send_end_markers};
-use tables::{Layout, Pins, Tables};
+use tables::{Layout, Pins, TableFiles, Tables};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use topology::Topology;
@@ -235,7 +235,8 @@ fn prepare(
     let mut beginning = Beginning::open(config, || new_identity(config))?;
     let attaches_late = beginning.as_ref().is_some_and(Beginning::attaches_late);
     let pins = beginning.as_mut().and_then(Beginning::take_pins);
-    let mut tables = open_tables(config, node, pins)?;
+    let files = beginning.as_mut().and_then(Beginning::take_table_files);
+    let mut tables = open_tables(config, node, (pins, files))?;
     let setup = set_up(config, &mut tables)?;
     let listener = {
         let asker = asker.clone();
@@ -333,18 +334,23 @@ fn usage_log(config: &Config) -> Result<Option<UsageLog>> {
 }
 
 /// The tables with what the configuration says of addresses; not attached.
-/// `pins`: programs outlive this process by these.
-fn open_tables(config: &Config, node: Option<u32>, pins: Option<Pins>) -> Result<Tables> {
+/// `pins`: programs outlive this process by these; `files`: tables do in these.
+fn open_tables(
+    config: &Config,
+    node: Option<u32>,
+    (pins, files): (Option<Pins>, Option<TableFiles>),
+) -> Result<Tables> {
     let ports = plan::ports(config);
     let (layout, options) = (plan::layout(config), plan::options(config));
     let layout = Layout { node, ..layout };
     let mut tables = match (config.datapath.kind, pins) {
         (DatapathKind::Xdp, Some(pins)) => Tables::pinned(&layout, &ports, &options, pins)?,
         (DatapathKind::Xdp, None) => Tables::xdp(&layout, &ports, &options)?,
-        (DatapathKind::Kernel, _) => Tables::kernel(&layout, &ports, &options)?,
+        (DatapathKind::Kernel, _) => Tables::kernel_in(&layout, &ports, &options, files)?,
         #[cfg(feature = "dpdk")]
         (DatapathKind::Dpdk, _) => {
-            Tables::dpdk(&layout, &ports, &options, &plan::dpdk(config, node))?
+            let settings = plan::dpdk(config, node);
+            Tables::dpdk_in(&layout, &ports, &options, &settings, files)?
         }
         #[cfg(not(feature = "dpdk"))]
         (DatapathKind::Dpdk, _) => bail!("datapath.kind: this turnpiked was built without DPDK"),

@@ -18,6 +18,7 @@ mod elsewhere;
 mod files;
 mod folder;
 mod former;
+mod huge_pages;
 mod keeper;
 mod own;
 mod packets;

@@ -59,6 +59,9 @@ const LIMIT_S: u64 = 240;
 /// Packets above their rate wait.
 const SHAPE: (&str, &str) = ("[qos]", "mode = \"shape\"");
 
+/// DPDK has tables in huge pages alone.
+const LEAVING_COUNTS: &str = "dir = \"{folder}/huge-pages\"";
+
 /// One scenario.
 pub struct Scenario {
     /// As on the command line.
@@ -203,6 +206,11 @@ impl Scenario {
         lines.any(|(_, line)| line.starts_with("bpffs ="))
     }
 
+    /// What packets have counted stays without turnpiked, though they do not go on.
+    fn leaving_counts(self) -> Self {
+        self.line("[state]", LEAVING_COUNTS)
+    }
+
     /// Feature that the machine, or the data path, lacks, so that it cannot be run here.
     fn lacks(&self) -> Option<&'static str> {
         let vlan_devices = || Path::new("/proc/net/vlan").exists();
@@ -215,6 +223,10 @@ impl Scenario {
             Some("xdp alone spreads users over CPUs")
         } else if self.outlasts() && Datapath::chosen() != Datapath::Xdp {
             Some("xdp alone goes on without turnpiked")
+        } else if self.wanted.lines.contains(&("[state]", LEAVING_COUNTS))
+            && Datapath::chosen() == Datapath::Xdp
+        {
+            Some("xdp goes on without turnpiked")
         } else if self.memif && Datapath::chosen() != Datapath::DpdkMemif {
             Some("dpdk-memif alone has memifs")
         } else if self.fragments && Datapath::chosen().is_dpdk() {

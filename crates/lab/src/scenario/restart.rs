@@ -72,6 +72,19 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         .outlasting()
         .line("[qos]", "burst_ms = 10000"),
         Scenario::new(
+            "upf-killed-counted",
+            "what packets have counted is in the usage and the counters of the next start, where they end with the UPF",
+            upf_killed_counted,
+        )
+        .leaving_counts(),
+        Scenario::new(
+            "upf-killed-metered-at-once",
+            "nor get users another burst where packets meet the next start before all sessions do",
+            |world| Ok(metered_over_kills(world)?.0),
+        )
+        .leaving_counts()
+        .line("[qos]", "burst_ms = 10000"),
+        Scenario::new(
             "upf-unmanaged",
             "packets go on without the UPF for as long as it is told, and no longer",
             upf_unmanaged,
@@ -318,8 +331,55 @@ pub(super) fn whole(flows: [flow::Running; 2], shape: Shape) -> Result<Used> {
     Ok(sent)
 }
 
-/// Meters of an entry's own, and such as several QERs of a PDR have.
+/// Right after a report, and again and again without one.
+fn upf_killed_counted(world: &mut World) -> Result<String> {
+    const TIMES: u32 = 4;
+    let mut plan = world.plan(Family::V4, Style::Open5gs);
+    plan.urrs = vec![Urr::of_volume(1, ReportingTriggers::new())];
+    let attached = world.attach("ue1", &plan, 0, 0)?;
+    ping_all(&attached)?;
+    let each = usage_so_far(world, &attached)?;
+    ensure!(each.total() > 0, "nothing is measured");
+    for time in 0..TIMES {
+        // Of several lives there are packets in one report.
+        let mut expected = Used::default();
+        for _ in 0..=time {
+            ping_all(&attached)?;
+            expected.add(each);
+            let counted = taken_in_hand(world)?;
+            let upf = world.upf.take().context("the UPF is down")?;
+            upf.stop(Signal::SIGKILL)?;
+            for after in [40, 90] {
+                let after = Duration::from_millis(after + u64::from(10 * time));
+                world.start_and_kill_upf(|_, elapsed| elapsed >= after)?;
+            }
+            world.start_upf()?;
+            let still = taken_in_hand(world)?;
+            ensure!(
+                still == counted,
+                "ports say {still} packets, {counted} before"
+            );
+        }
+        let after = usage_so_far(world, &attached)?;
+        ensure!(
+            after == expected,
+            "{after:?} in the report over {} kills, {expected:?} were sent",
+            time + 1
+        );
+    }
+    Ok(format!(
+        "reports over 1 to {TIMES} kills, and starts that were killed between"
+    ))
+}
+
 fn upf_killed_metered(world: &mut World) -> Result<String> {
+    let (seen, lost) = metered_over_kills(world)?;
+    expect_drops(world, "rate", 0, lost)?;
+    Ok(seen)
+}
+
+/// Meters of an entry's own, and such as several QERs of a PDR have. What was seen, and how many packets were lost.
+fn metered_over_kills(world: &mut World) -> Result<(String, u64)> {
     const TIMES: usize = 2;
     const OCTETS_PER_S: u32 = 25_000;
     const KBPS: u64 = OCTETS_PER_S as u64 * 8 / 1000;
@@ -383,12 +443,12 @@ fn upf_killed_metered(world: &mut World) -> Result<String> {
         most = most.max((received - packets * lasted) / burst);
     }
     let lost = ended.iter().map(|(flow, _)| u64::from(flow.lost())).sum();
-    expect_drops(world, "rate", 0, lost)?;
-    Ok(format!(
+    let seen = format!(
         "{TIMES} times, {} flows with {:.0} % of a burst each at most",
         ended.len(),
         most * 100.0
-    ))
+    );
+    Ok((seen, lost))
 }
 
 fn upf_unmanaged(world: &mut World) -> Result<String> {

@@ -22,6 +22,7 @@ use crate::pipeline::{Run, RunTogether};
 use crate::port::PortConfig;
 use crate::ring::Ring;
 use crate::shaping::Departure;
+use crate::table_files::TableFiles;
 use crate::trace::TraceRecord;
 use crate::verdict::Verdict;
 use crate::worker::{Burst, FRAME_MAX, Shared, Worker};
@@ -81,6 +82,8 @@ pub(crate) trait Traffic: Send + Sized + 'static {
 #[derive(Debug)]
 pub(crate) struct Workers<T: Traffic> {
     setup: T::Setup,
+    /// Of the tables.
+    files: Option<TableFiles>,
     shared: Shared,
     ports: Vec<PortConfig>,
     is_threaded: bool,
@@ -167,7 +170,8 @@ impl<T: Traffic> Drop for Workers<T> {
 }
 
 impl<T: Traffic + fmt::Debug> Backend for Workers<T> {
-    type Setup = T::Setup;
+    /// Files: for tables that outlive this process, where they find room.
+    type Setup = (T::Setup, Option<TableFiles>);
 
     fn builds(layout: &Layout, _: &[PortConfig]) -> Builds {
         Builds {
@@ -184,16 +188,28 @@ impl<T: Traffic + fmt::Debug> Backend for Workers<T> {
         layout: &Layout,
         ports: &[PortConfig],
         features: Features,
-        setup: T::Setup,
+        (setup, mut files): Self::Setup,
     ) -> Result<Self, SetupError> {
         let workers = layout.workers.max(1) as usize;
         let threads = workers + T::helpers(&setup);
-        let shared = Shared::new(layout, threads + 1, features)?;
+        let memory = match &files {
+            Some(wanted) => {
+                let places = wanted.places(layout.node);
+                Memory::new(layout, threads + 1, &places).or_else(|error| {
+                    tracing::error!(%error, "tables cannot lie in state.dir: what they count since sessions report is lost if this process is killed");
+                    files = None;
+                    Memory::anonymous(layout, threads + 1)
+                })?
+            }
+            None => Memory::anonymous(layout, threads + 1)?,
+        };
+        let shared = Shared::new(layout, memory, threads + 1, features)?;
         let by_hand = Worker::new(&shared, threads, ports)?;
         let own = T::handover(&setup).filter(|_| shared.shaping.is_some());
         Ok(Self {
             handover: own.unwrap_or_else(|| shared.handover()),
             setup,
+            files,
             shared,
             ports: ports.to_vec(),
             is_threaded: layout.workers > 0,
@@ -210,8 +226,15 @@ impl<T: Traffic + fmt::Debug> Backend for Workers<T> {
         &self.shared.memory
     }
 
+    fn files(&self) -> Option<&TableFiles> {
+        self.files.as_ref()
+    }
+
     fn attach(&mut self) -> Result<(), SetupError> {
         let (traffic, ifindexes) = T::open(&self.setup, &self.ports, self.workers)?;
+        if let Some(files) = &self.files {
+            files.are_met();
+        }
         for (slot, ifindex) in self.memory().config[0].port_ifindex.iter().zip(ifindexes) {
             slot.store(ifindex, Ordering::Release);
         }

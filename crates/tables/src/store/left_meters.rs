@@ -11,6 +11,7 @@ use compiled::CountedAt;
 
 use crate::abi::{Ext, Line, METERS_MAX, entry, from_words, meter, rate};
 use crate::capacity::{SHARE_BURST, has_same_capacities};
+use crate::clock::monotonic_ns;
 use crate::handle::{Handle, MeterKind, kind_of_name};
 use crate::memory::View;
 use crate::store::shard::ShardTables;
@@ -21,6 +22,8 @@ pub struct LeftMeters {
     entries: View<Line>,
     /// Extensions, and the meters that they name. `None`: the process has not pinned them.
     shared: Option<(View<Line>, View<Line>)>,
+    /// Packets may charge them still.
+    are_met: bool,
     pairs: Vec<Pair>,
 }
 
@@ -34,10 +37,15 @@ struct Pair {
 }
 
 impl LeftMeters {
-    pub(crate) fn new(entries: View<Line>, shared: Option<(View<Line>, View<Line>)>) -> Self {
+    pub(crate) fn new(
+        entries: View<Line>,
+        shared: Option<(View<Line>, View<Line>)>,
+        are_met: bool,
+    ) -> Self {
         Self {
             entries,
             shared,
+            are_met,
             pairs: Vec::new(),
         }
     }
@@ -78,20 +86,31 @@ impl LeftMeters {
             };
             let of_pdr = at.iter().filter(|at| at.pdr == held.pdr);
             let from = of_pdr.filter_map(|at| at.entries.first());
+            let first = self.pairs.len();
             self.pairs.extend(from.map(|&from| Pair {
                 from,
                 to: held.index,
                 seid,
             }));
+            // Nothing charges the former ones any more, and packets may meet these already.
+            if !self.are_met {
+                let new = self.pairs.drain(first..).collect::<Vec<_>>();
+                let now_ns = monotonic_ns();
+                new.iter()
+                    .for_each(|pair| self.raise_from(shard, pair, now_ns));
+            }
         }
     }
 
     /// Meters of now are at least where those are that they go on with.
     pub(crate) fn raise(&self, shard: &ShardTables, now_ns: u64) {
-        for pair in &self.pairs {
-            if let Some(from) = self.entries.get(pair.from as usize) {
-                self.raise_pair(shard, from, pair, now_ns);
-            }
+        let pairs = self.pairs.iter();
+        pairs.for_each(|pair| self.raise_from(shard, pair, now_ns));
+    }
+
+    fn raise_from(&self, shard: &ShardTables, pair: &Pair, now_ns: u64) {
+        if let Some(from) = self.entries.get(pair.from as usize) {
+            self.raise_pair(shard, from, pair, now_ns);
         }
     }
 
@@ -302,7 +321,7 @@ mod tests {
             let shared = (mem.exts.clone(), mem.meters.clone());
             let held = self.1.entries().iter();
             (
-                LeftMeters::new(mem.entries.clone(), Some(shared)),
+                LeftMeters::new(mem.entries.clone(), Some(shared), true),
                 held.map(|held| shard.counted_at(held)).collect(),
             )
         }

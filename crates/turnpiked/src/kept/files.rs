@@ -7,13 +7,18 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use arena::Arena;
 use arena::ring::Ring;
+use nix::sys::statfs::{TMPFS_MAGIC, statfs};
+use nix::sys::statvfs::statvfs;
 use serde::{Deserialize, Serialize};
 use session::NodeRecord;
-use tables::Words;
+use tables::{TableFiles, Words};
 
 use super::disk;
+use super::huge_pages::has_huge_pages;
 use super::own::{ANSWERS_OCTETS, LOCK, beside, create_file, open, open_ours, parts, unfinished};
-use crate::recovery;
+use crate::config::memory::Memory;
+use crate::config::{Config, DatapathKind};
+use crate::{plan, recovery};
 
 /// Room for a session's record, on the average; it is taken as it is used.
 const RECORD_OCTETS: usize = 1024;
@@ -40,6 +45,9 @@ pub(super) struct Header {
     /// Generation of the tables that count for its sessions; 0: they ended with their process.
     #[serde(default)]
     pub(super) tables: u64,
+    /// These are in files beside this one, and no packet has met them since their process ended.
+    #[serde(default)]
+    pub(super) in_files: bool,
     /// Folder in which these, and programs over them, are pinned.
     #[serde(default)]
     pub(super) bpffs: Option<PathBuf>,
@@ -71,6 +79,8 @@ impl Header {
 
 /// A process that is no more.
 pub(super) struct Former {
+    /// Front of the names of files of this UPF.
+    pub(super) front: PathBuf,
     pub(super) header: Header,
     pub(super) node: NodeRecord,
     pub(super) arena: Arena<Words>,
@@ -145,6 +155,56 @@ impl Files {
             let _ = fs::remove_file(unfinished(path));
         }
         self.retain_unsettled(&[]);
+        TableFiles::retain(&self.path, &[]);
+    }
+
+    /// For tables of this process, which come after those of these generations.
+    pub(super) fn tables(&self, after: u64, config: &Config) -> Option<TableFiles> {
+        let made = self.why_no_tables(config).and_then(|()| {
+            TableFiles::new(&self.path, after).context("no folder for tables can be made")
+        });
+        let made = made.inspect_err(|error| {
+            tracing::warn!(
+                "state.dir = {:?}: {error:#}: what packets count since sessions report is lost if this process is killed",
+                self.dir
+            );
+        });
+        made.ok()
+    }
+
+    /// An error: they are not to lie in files.
+    fn why_no_tables(&self, config: &Config) -> Result<()> {
+        let is_memory = statfs(&self.dir)?.filesystem_type() == TMPFS_MAGIC;
+        ensure!(is_memory, "no tmpfs");
+        // There packets read tables for some nanoseconds each, and miss the TLB in small pages.
+        ensure!(
+            config.datapath.kind != DatapathKind::Dpdk || has_huge_pages(&self.dir),
+            "no tmpfs with huge=within_size"
+        );
+        // Sessions come first, and packets that wait for idle UEs: they take room as they come.
+        let records = u64::from(config.limits.sessions) * RECORD_OCTETS as u64;
+        let packets = u64::from(config.buffering.max_mib) << 20;
+        let tables = TableFiles::octets(&plan::layout(config));
+        let wanted = tables + records + packets + ANSWERS_OCTETS as u64 + 2 * NODE_OCTETS;
+        let room = statvfs(&self.dir)?;
+        let available = room.blocks_available().saturating_mul(room.fragment_size());
+        ensure!(
+            // Without blocks it is as large as memory.
+            room.blocks() == 0 || available >= wanted,
+            "room for {} MiB, of {} that tables, sessions and packets may take",
+            available >> 20,
+            wanted >> 20
+        );
+        // Tables of the next start come on top.
+        let memory = Memory::read();
+        ensure!(
+            wanted + tables <= memory.octets,
+            "{} allows {} MiB, of {} that they may take while a start takes over",
+            memory.of,
+            memory.octets >> 20,
+            (wanted + tables) >> 20
+        );
+        Ok(())
     }
 
     /// Of a start whose tables have this generation, until it has taken over.
@@ -273,6 +333,7 @@ impl Files {
             tracing::error!("PFDs are lost: {error:#}");
         }
         Ok(Some(Former {
+            front: self.path.clone(),
             header,
             node,
             arena,
@@ -330,6 +391,7 @@ pub(in crate::kept) mod tests {
             seed,
             node: 100,
             tables,
+            in_files: false,
             bpffs: None,
             ports: Vec::new(),
             instances: Vec::new(),

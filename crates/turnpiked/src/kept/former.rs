@@ -25,8 +25,12 @@ impl Former {
             bpffs,
             node_id,
             tables,
+            in_files,
             ..
         } = &self.header;
+        if *in_files {
+            return Left::in_files(&self.front, *tables).map(Some);
+        }
         let left = bpffs
             .as_ref()
             .map(|bpffs| Pins::left(bpffs, node_id, *tables));
@@ -140,10 +144,11 @@ impl Former {
             bpffs,
             node_id,
             tables,
+            in_files,
             ..
         } = &self.header;
         let mut served = ServedLast::default();
-        let bpffs = bpffs.as_ref().filter(|_| *tables > 0);
+        let bpffs = bpffs.as_ref().filter(|_| *tables > 0 && !in_files);
         let left = bpffs.map(|bpffs| Pins::left_requests(bpffs, node_id, *tables));
         match left.transpose().map(Option::flatten) {
             Ok(None) => {}

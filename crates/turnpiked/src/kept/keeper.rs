@@ -217,7 +217,7 @@ impl Kept {
     pub(crate) fn leave(mut self, core: &mut Core<Tables>, hands_over: bool) {
         self.put_changes(core, true);
         let tables = core.tables();
-        if tables.pins().is_none() {
+        if tables.generation().is_none() {
             for (port, totals) in tables.ports().iter().zip(tables.totals()) {
                 self.counts.add(&port.name, &totals);
             }

@@ -59,10 +59,12 @@ impl Files {
             );
             return Ok(false);
         }
+        let had_tables = header.tables > 0;
         let clock = Clock::saying(Time(stamp.own_ns).after(since));
         let header = Header {
             boot: boot.to_owned(),
             tables: 0,
+            in_files: false,
             bpffs: None,
             clock_ahead_ns: clock.ahead_ns(),
             disk: Some(disk.to_owned()),
@@ -75,6 +77,10 @@ impl Files {
             Some(record) => full = arena.put(place, record).err().or(full.take()),
             None => arena.remove(place),
         })?;
+        if had_tables {
+            // Counters that lack what those have counted would go back, and a reader takes that for a start: they do begin anew.
+            arena.remove(header.counts());
+        }
         if let Some(error) = full {
             return Err(error).context("state.dir");
         }
@@ -119,6 +125,7 @@ mod tests {
             seed: 5,
             node: 100,
             tables: 7,
+            in_files: false,
             bpffs: Some("/run/turnpike-bpf".into()),
             ports: vec!["n3".to_owned()],
             instances: Vec::new(),

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use report::StateReport;
 use session::{Core, Outbox, Time};
 use slowpath::{BufferBounds, KeptPackets};
-use tables::{LeftPackets, Numbers, Pins, Tables};
+use tables::{LeftPackets, Numbers, Pins, TableFiles, Tables};
 
 use super::counts::Counts;
 use super::elsewhere::Elsewhere;
@@ -55,6 +55,8 @@ pub(crate) struct Beginning {
     identity: (u32, u64),
     /// `None`: packets do not go on without a process, or the tables have it.
     pins: Option<Pins>,
+    /// Likewise, if tables do without packets.
+    tables: Option<TableFiles>,
     /// Folders in which those of processes before did, if they do not any more.
     elsewhere: Elsewhere,
     /// Packets meet the tables when sessions are in them.
@@ -136,6 +138,11 @@ impl Beginning {
         let elsewhere = Elsewhere::of(&node_id, places, config.state.bpffs.as_deref());
         // Other data paths cannot wait, as interfaces come with them.
         let is_xdp = config.datapath.kind == DatapathKind::Xdp;
+        TableFiles::retain(&files.path, &counting);
+        let tables = match config.datapath.kind {
+            DatapathKind::Xdp => None,
+            DatapathKind::Kernel | DatapathKind::Dpdk => files.tables(latest, config),
+        };
         if !is_xdp {
             elsewhere.detach();
         }
@@ -147,6 +154,7 @@ impl Beginning {
             unsettled,
             identity,
             pins,
+            tables,
             elsewhere,
             attaches_late,
             is_copied,
@@ -162,6 +170,11 @@ impl Beginning {
     /// Pins of tables that packets meet without a process.
     pub(crate) fn take_pins(&mut self) -> Option<Pins> {
         self.pins.take()
+    }
+
+    /// Files of tables that outlive the process, though packets do not go on without one.
+    pub(crate) fn take_table_files(&mut self) -> Option<TableFiles> {
+        self.tables.take()
     }
 
     /// Whether there are sessions that go on.
@@ -208,6 +221,7 @@ impl Beginning {
             unsettled,
             identity: (recovery_time_stamp, seed),
             pins: _,
+            tables: _,
             elsewhere,
             attaches_late,
             is_copied,
@@ -225,7 +239,8 @@ impl Beginning {
                 let instances = config.network_instance.iter();
                 instances.map(|of| of.name.clone()).collect()
             },
-            tables: core.tables().pins().map_or(0, Pins::generation),
+            tables: core.tables().generation().unwrap_or(0),
+            in_files: core.tables().files().is_some(),
             clock_ahead_ns: clock.ahead_ns(),
             disk: config.state.disk.clone(),
         };
@@ -245,7 +260,7 @@ impl Beginning {
                 unkept: BTreeSet::new(),
                 refused: 0,
                 report: StateReport {
-                    packets_go_on: header.tables > 0,
+                    packets_go_on: core.tables().pins().is_some(),
                     ..StateReport::default()
                 },
             }),
@@ -333,7 +348,7 @@ impl TakenOver {
             clock,
             began,
         } = self;
-        let generation = core.tables().pins().map(Pins::generation);
+        let generation = core.tables().generation();
         if let (Ok(of), Some(generation)) = (&kept, generation) {
             let renamed = fs::rename(unfinished(&of.files.path), of.files.unsettled(generation));
             if let Err(error) = renamed {
@@ -410,6 +425,10 @@ impl TakenOver {
         }
         kept.put_changes(core, true);
         let path = &kept.files.path;
+        if generation.is_none() {
+            // A start after this one that still finds unsettled files could not tell that they are in its usage.
+            TableFiles::retain(path, &[]);
+        }
         let unsettled = generation.map(|of| kept.files.unsettled(of));
         let from = unsettled.unwrap_or_else(|| unfinished(path));
         if let Err(error) = fs::rename(from, path) {
@@ -429,6 +448,14 @@ impl TakenOver {
         kept.follow(is_copied, clock);
         if let Some(pins) = core.tables().pins() {
             pins.retain_maps(&[]);
+        }
+        if let Some(generation) = generation {
+            // It is memory that many sessions have, and N4 need not wait for its pages to be taken back.
+            let front = kept.files.path.clone();
+            let work = move || TableFiles::retain(&front, &[generation]);
+            if let Err(error) = thread::Builder::new().name("tables".into()).spawn(work) {
+                tracing::warn!(%error, "former tables stay until the next start");
+            }
         }
         elsewhere.remove();
         Ok(Some(kept))

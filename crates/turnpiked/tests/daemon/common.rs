@@ -80,6 +80,16 @@ pools = ["10.60.0.0/16", "2001:db8:60::/48"]
         self.write("turnpiked.toml", &text)
     }
 
+    /// The kernel forwards packets of the data network, as the kind `kernel` wants.
+    pub(crate) fn forward(&self) {
+        for forwarding in [
+            "net/ipv4/conf/n6/forwarding",
+            "net/ipv6/conf/all/forwarding",
+        ] {
+            self.upf.sysctl(forwarding, "1").unwrap();
+        }
+    }
+
     /// Run turnpiked to its end in the UPF's namespace; exit code, and what it wrote.
     pub(crate) fn run(&self, args: &[&str]) -> (i32, String) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_turnpiked"));

@@ -30,12 +30,7 @@ fn a_daemon_that_nobody_asks_for_anything_rests() {
     daemon.process.signal(Signal::SIGHUP).unwrap();
     rests(&mut daemon, "after a reload");
     assert_eq!(daemon.stop(), 0);
-    for forwarding in [
-        "net/ipv4/conf/n6/forwarding",
-        "net/ipv6/conf/all/forwarding",
-    ] {
-        net.upf.sysctl(forwarding, "1").unwrap();
-    }
+    net.forward();
     let kernel = "[datapath]\nkind = \"kernel\"\n";
     let mut daemon = net.start(kernel);
     rests(&mut daemon, "by the kernel");

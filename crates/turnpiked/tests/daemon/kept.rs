@@ -403,6 +403,64 @@ fn a_folder_that_fills_while_sessions_are_taken_over_costs_none() {
     assert_eq!(daemon.stop(), 0);
 }
 
+/// As long as there is room for them beside sessions, and until sessions end.
+#[test]
+fn tables_of_workers_lie_beside_sessions_where_there_is_room() {
+    let net = Net::new();
+    let folder = net.folder.join("state");
+    fs::create_dir_all(&folder).unwrap();
+    mount(&folder, "size=512m");
+    let _unmount = Unmount(folder.clone());
+    net.forward();
+    let config = |sessions| {
+        let kind = "[datapath]\nkind = \"kernel\"\n";
+        let limits = format!("[limits]\nsessions = {sessions}\n");
+        format!("{kind}{limits}{}on_stop = \"keep\"\n", state(&net))
+    };
+    let folders = || {
+        let names = fs::read_dir(&folder).unwrap().map(|entry| {
+            let name = entry.unwrap().file_name();
+            name.to_string_lossy().into_owned()
+        });
+        let names = names.filter_map(|name| {
+            let generation = name.strip_prefix("sessions-10.100.0.1.counting-1-")?;
+            u64::from_str_radix(generation, 16).ok()
+        });
+        names.collect::<Vec<u64>>()
+    };
+    let said = "what packets count since sessions report is lost if this process is killed";
+    let smf = net.smf();
+    let mut session = None;
+    // Each start makes tables of its own, and removes the former ones.
+    for (generation, sessions) in [(1, 4000), (2, 4000)] {
+        let daemon = net.start(&config(sessions));
+        let own = || Ok(folders() == [generation]);
+        lab::wait::eventually("former tables are removed", own).unwrap();
+        session = session.or_else(|| {
+            smf.associate().unwrap();
+            Some(smf.establish(&plan()).unwrap())
+        });
+        assert!(!daemon.log().contains(said), "{}", daemon.log());
+        assert_eq!(daemon.stop(), 0);
+    }
+    let session = session.unwrap();
+    let daemon = net.start(&config(400_000));
+    wait_for_log(&daemon, "state.dir");
+    assert!(daemon.log().contains(said), "{}", daemon.log());
+    assert!(modify(&smf, &session), "sessions are not what is left out");
+    assert!(folders().is_empty());
+    let daemon = {
+        assert_eq!(daemon.stop(), 0);
+        net.start(&config(4000))
+    };
+    assert!(modify(&smf, &session));
+    assert_eq!(folders(), [1]);
+    assert_eq!(daemon.stop(), 0);
+    let config = net.config(&config(4000));
+    let (code, output) = net.run(&["detach", config.to_str().unwrap()]);
+    assert!(code == 0 && folders().is_empty(), "{output}");
+}
+
 pub(crate) fn mount(folder: &Path, options: &str) {
     mount_a("tmpfs", folder, options);
 }

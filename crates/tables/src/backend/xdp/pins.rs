@@ -35,6 +35,7 @@ use crate::served_log::{LeftRequests, ServedLog};
 use crate::stats::{Counting, PortTotals};
 use crate::store::entries::counted;
 use crate::store::left_meters::LeftMeters;
+use crate::table_files::TableFiles;
 
 /// `BPF_FS_MAGIC`
 const BPF_FS: libc::__fsword_t = 0xcafe_4a11_u32 as libc::__fsword_t;
@@ -85,12 +86,40 @@ pub struct Left {
     rings: [Option<Ring>; RINGS.len()],
     config: Option<View<Config>>,
     shared_meters: Option<(View<Line>, View<Line>)>,
+    /// Packets may meet them still.
+    are_met: bool,
 }
 
 impl Left {
+    /// Of workers of this generation, which have ended with their process, as packets have that were not finished: in a folder of
+    /// [`TableFiles`] whose path begins like this.
+    pub fn in_files(front: &Path, generation: u64) -> Result<Self, SetupError> {
+        fn table<T: Shared>(front: &Path, generation: u64, name: &str) -> io::Result<View<T>> {
+            TableFiles::table(front, generation, name)
+        }
+        let [entries, sides, cpus, slow] = COUNTING;
+        let [exts, meters] = METERS.map(|name| table(front, generation, name));
+        Ok(Self {
+            entries: table(front, generation, entries)?,
+            sides: table(front, generation, sides)?,
+            counting: Counting::new(
+                table(front, generation, cpus)?,
+                table(front, generation, slow)?,
+            ),
+            rings: Default::default(),
+            config: None,
+            shared_meters: Some((exts?, meters?)),
+            are_met: false,
+        })
+    }
+
     /// Its meters, where sessions that are taken in go on.
     pub fn meters(&self) -> LeftMeters {
-        LeftMeters::new(self.entries.clone(), self.shared_meters.clone())
+        LeftMeters::new(
+            self.entries.clone(),
+            self.shared_meters.clone(),
+            self.are_met,
+        )
     }
 
     /// Counts of an entry; `None`: there is no such one.
@@ -226,6 +255,7 @@ impl Pins {
             rings: RINGS.map(|name| ring(name).map(Ring::from)),
             config: table(&folder, CONFIG).ok(),
             shared_meters: exts.zip(meters),
+            are_met: true,
             entries: table(&folder, entries)?,
             sides: table(&folder, sides)?,
             // Processes have not always pinned what they counted themselves.

@@ -8,7 +8,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use super::*;
 use crate::abi::Features;
 use crate::dpdk::{Pipeline, RingPort, Settings};
-use crate::layout::Layout;
+use crate::layout::{Layout, Memory};
 use crate::worker::Shared;
 
 /// Octets of a frame.
@@ -43,7 +43,9 @@ fn opened(name: &str) -> (RingPort, [PortConfig; 1], Vec<Dpdk>) {
 
 /// For a receive core beside one worker.
 fn counters(ports: &[PortConfig]) -> Worker {
-    let shared = Shared::new(&Layout::for_sessions(16, 1, 1), 2, Features::NONE).unwrap();
+    let layout = Layout::for_sessions(16, 1, 1);
+    let memory = Memory::anonymous(&layout, 2).unwrap();
+    let shared = Shared::new(&layout, memory, 2, Features::NONE).unwrap();
     Worker::new(&shared, 1, ports).unwrap()
 }
 

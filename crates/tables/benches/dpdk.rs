@@ -12,13 +12,15 @@
 //! usage: `cargo bench -p tables --features dpdk --bench dpdk -- [--no-huge] [--one-thread] [--density] [RUNS] [SESSIONS...]`. It
 //! reserves huge pages for its buffers, and needs root for that. With `--no-huge` these lie in pages of 4 KiB. With that, or with
 //! `--one-thread`, what one thread costs is all that is measured. With `--density`, what packets of few of these users cost in one
-//! thread is, with tables in huge pages and in those of 4 KiB: users side by side in the tables, and anywhere.
+//! thread is, with tables in huge pages and in those of 4 KiB: users side by side in the tables, and anywhere. With `TABLES_IN=FOLDER` in the
+//! environment tables that count lie in files there, as they do in `state.dir`.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
 use std::ops::Range;
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,7 +40,8 @@ use nix::unistd::Pid;
 use tables::dpdk::{Pattern, Pipeline, PortId, RingPort, Settings, User, pass_on};
 use tables::testing::{furnish, hop, resolve_peers};
 use tables::{
-    CapacityConfig, FrameSocket, Handle, Layout, Options, PortConfig, Roles, Tables, monotonic_ns,
+    CapacityConfig, FrameSocket, Handle, Layout, Options, PortConfig, Roles, TableFiles, Tables,
+    monotonic_ns,
 };
 use testkit::machine::{HugePages, quiet_kernel};
 use testkit::packets::{GNB, N3, ethernet, gpdu, ipv4};
@@ -280,7 +283,11 @@ impl Bench {
             outer6: false,
             ..Options::default()
         };
-        let mut tables = Tables::dpdk(&layout, &ports, &options, settings).unwrap();
+        let files = std::env::var_os("TABLES_IN").map(|folder| {
+            let front = Path::new(&folder).join("bench");
+            TableFiles::new(&front, 0).unwrap()
+        });
+        let mut tables = Tables::dpdk_in(&layout, &ports, &options, settings, files).unwrap();
         furnish(&mut tables);
         tables.register_pool(NiId(0), pool.trunc()).unwrap();
         tables.attach().unwrap();

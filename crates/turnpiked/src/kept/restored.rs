@@ -137,6 +137,7 @@ mod tests {
         let mut arena = Arena::create(&words[..], 103, &[]).unwrap();
         arena.put(100, NODE).unwrap();
         arena.put(8, b"gone later").unwrap();
+        arena.put(102, b"counters").unwrap();
         let folder = Folder::create(disk, &files.name).unwrap();
         let header = serde_json::to_vec(&header).unwrap();
         let mut copier = Copier::begin(folder, &header, (false, 0), Limits::default()).unwrap();

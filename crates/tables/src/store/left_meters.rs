@@ -85,19 +85,17 @@ impl LeftMeters {
                 continue;
             };
             let of_pdr = at.iter().filter(|at| at.pdr == held.pdr);
-            let from = of_pdr.filter_map(|at| at.entries.first());
-            let first = self.pairs.len();
-            self.pairs.extend(from.map(|&from| Pair {
-                from,
-                to: held.index,
-                seid,
-            }));
-            // Nothing charges the former ones any more, and packets may meet these already.
-            if !self.are_met {
-                let new = self.pairs.drain(first..).collect::<Vec<_>>();
-                let now_ns = monotonic_ns();
-                new.iter()
-                    .for_each(|pair| self.raise_from(shard, pair, now_ns));
+            for &from in of_pdr.filter_map(|at| at.entries.first()) {
+                let pair = Pair {
+                    from,
+                    to: held.index,
+                    seid,
+                };
+                match self.are_met {
+                    true => self.pairs.push(pair),
+                    // Nothing charges the former one any more, and packets may meet this one already.
+                    false => self.raise_from(shard, &pair, monotonic_ns()),
+                }
             }
         }
     }
@@ -315,21 +313,25 @@ mod tests {
             passed.count()
         }
 
-        fn left(&self) -> (LeftMeters, Vec<CountedAt>) {
+        fn left(&self, are_met: bool) -> (LeftMeters, Vec<CountedAt>) {
             let shard = &self.0.store.shard;
             let mem = &shard.mem;
             let shared = (mem.exts.clone(), mem.meters.clone());
             let held = self.1.entries().iter();
             (
-                LeftMeters::new(mem.entries.clone(), Some(shared), true),
+                LeftMeters::new(mem.entries.clone(), Some(shared), are_met),
                 held.map(|held| shard.counted_at(held)).collect(),
             )
         }
 
-        /// One that goes on with this session where this one is.
+        /// One that goes on with this session where this one is, whose meters packets may charge still.
         fn successor(&self, session: &Compiled) -> Self {
+            self.successor_of(session, true)
+        }
+
+        fn successor_of(&self, session: &Compiled, are_met: bool) -> Self {
             let mut next = Self::new(session);
-            let (left, at) = self.left();
+            let (left, at) = self.left(are_met);
             next.0.go_on_with(left);
             next.0.follow_meters(&next.1, &at);
             next
@@ -359,6 +361,19 @@ mod tests {
             7,
             "a limit that was raised meanwhile"
         );
+    }
+
+    #[test]
+    fn meters_that_nothing_charges_any_more_are_not_waited_for() {
+        const NOW: u64 = 1000 * SECOND;
+        for session in [with_own(1, rate()), with_shared(&[(1, rate())])] {
+            for (are_met, passes) in [(true, 5), (false, 0)] {
+                let former = Upf::new(&session);
+                assert_eq!(former.passed(100, NOW), 5);
+                let next = former.successor_of(&session, are_met);
+                assert_eq!(next.passed(100, NOW), passes, "{are_met}, not raised");
+            }
+        }
     }
 
     #[test]
@@ -438,7 +453,7 @@ mod tests {
         let former = Upf::new(&session);
         assert_eq!(former.passed(100, NOW), 5);
         let mut next = Upf::new(&session);
-        let (mut left, at) = former.left();
+        let (mut left, at) = former.left(true);
         left.shared = None;
         next.0.go_on_with(left);
         next.0.follow_meters(&next.1, &at);

@@ -68,14 +68,21 @@ static TP_INLINE int tp_found(struct tp_run *run, struct tp_packet *p)
 	return r;
 }
 
-/* It has a key. */
-static TP_INLINE int tp_opened(struct tp_run *run, struct tp_packet *p)
+/* It has a key. TP_OK: it has an entry, too. */
+static TP_INLINE int tp_sought(struct tp_run *run, struct tp_packet *p)
 {
 	int r = tp_seek(p);
 
 	/* It is a user's, then. */
 	if (!r && tp_unlikely(tp_is_unmanaged(p->env, run->config, run->cpu)))
 		r = TP_DROP_UNMANAGED;
+	return r;
+}
+
+static TP_INLINE int tp_opened(struct tp_run *run, struct tp_packet *p)
+{
+	int r = tp_sought(run, p);
+
 	return r ? tp_send_unsought(run, p, r) : tp_found(run, p);
 }
 

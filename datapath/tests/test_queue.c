@@ -19,6 +19,7 @@
 #define NEVER_MS 20000
 #define NUDGES 20000U
 
+static struct tp_queue_state state;
 static struct tp_queue queue;
 
 static void fail(const char *why)
@@ -166,6 +167,7 @@ int main(void)
 
 	queue.fd = eventfd(0, EFD_NONBLOCK);
 	queue.size = SIZE;
+	queue.state = &state;
 	queue.data = aligned_alloc(64, SIZE);
 	if (queue.fd < 0 || !queue.data)
 		fail("no memory");

@@ -7,6 +7,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
@@ -22,6 +24,9 @@ const MOUNTS: [(&str, &str, &str); 3] = [
     // As the package has `state.dir`.
     ("huge-pages", "tmpfs", "huge=within_size"),
 ];
+/// Time within which a process that was killed is gone, and between two looks.
+const ENDED: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_millis(2);
 /// In the environment of all processes that a lab starts: its process id.
 pub const OWNER: &str = "TURNPIKE_LAB_OWNER";
 
@@ -168,7 +173,7 @@ pub fn on_signals() -> Result<()> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])
         .context("signal handlers")?;
-    std::thread::Builder::new()
+    thread::Builder::new()
         .name("signals".to_owned())
         .spawn(move || {
             if let Some(signal) = signals.forever().next() {
@@ -265,9 +270,20 @@ fn kill_inside(namespace: &str) {
         return;
     };
     let pids = String::from_utf8_lossy(&output.stdout);
-    for pid in pids.split_whitespace().filter_map(|pid| pid.parse().ok()) {
-        let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+    let pids: Vec<i32> = (pids.split_whitespace().filter_map(|pid| pid.parse().ok())).collect();
+    for pid in &pids {
+        let _ = kill(Pid::from_raw(*pid), Signal::SIGKILL);
     }
+    // Those that are no children of the lab's, such as workers of a UPF that is gone, have memory to give back.
+    let until = Instant::now() + ENDED;
+    while pids.iter().any(|pid| has_memory(*pid)) && Instant::now() < until {
+        thread::sleep(LOOK);
+    }
+}
+
+/// Whether a process is still there, if only to end.
+fn has_memory(pid: i32) -> bool {
+    fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environment| !environment.is_empty())
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum;
 use nix::sys::signal::Signal;
+use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::cleanup;
@@ -292,6 +293,10 @@ listen = "127.0.0.1:8806"
                 lines.push(("[qos]", "frames = 2048"));
             }
         }
+        // Programs of the kernel alone are pinned.
+        lines.retain(|(_, line)| {
+            Datapath::chosen() == Datapath::Xdp || !line.starts_with("bpffs =")
+        });
         for (section, line) in &lines {
             let header = format!("{section}\n");
             if !toml.contains(&header) {
@@ -314,6 +319,15 @@ pub fn binary() -> Result<PathBuf> {
         .chain(target)
         .find(|path| path.is_file());
     found.context("turnpiked was not found: build it, or set TURNPIKED to its path")
+}
+
+/// Removes what a UPF has left that was started in this folder, and does not run. Its words.
+pub fn detach(folder: &Path) -> Result<String> {
+    let mut command = Command::new(binary()?);
+    command.arg("detach").arg(folder.join("turnpiked.toml"));
+    let output = command.output()?;
+    ensure!(output.status.success(), "{output:?}");
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// Status and body of an answer of REST.
@@ -616,9 +630,28 @@ impl Upf {
         Ok(of_reason.filter_map(|drop| drop["packets"].as_u64()).sum())
     }
 
+    /// Folder of its configuration.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// Its process id.
     pub fn pid(&mut self) -> Result<u32> {
         self.process.id()
+    }
+
+    /// The process that its workers are in.
+    pub fn workers(netns: &Netns) -> Result<Pid> {
+        let mut ip = Command::new("ip");
+        let inside = ip.args(["netns", "pids", netns.name()]).output()?;
+        let pids = String::from_utf8_lossy(&inside.stdout).into_owned();
+        let is_it = |pid: &i32| {
+            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            line.split(|octet| *octet == 0).nth(1) == Some(b"workers")
+        };
+        let mut pids = pids.split_whitespace().filter_map(|pid| pid.parse().ok());
+        let pid = pids.find(is_it).context("no process of workers")?;
+        Ok(Pid::from_raw(pid))
     }
 
     /// Resident memory in KiB.

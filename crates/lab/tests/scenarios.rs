@@ -174,7 +174,7 @@ const TELLING: [&str; 30] = [
 ];
 
 /// Of these, what differs between sockets and devices of DPDK.
-const TELLING_OF_DPDK: [&str; 18] = [
+const TELLING_OF_DPDK: [&str; 22] = [
     // Bursts are under way for longer than a program of the kernel is.
     "buffer-order",
     "buffer-order-shaped",
@@ -196,16 +196,22 @@ const TELLING_OF_DPDK: [&str; 18] = [
     "rates-shaped",
     // Frames to the kernel go by TAP interfaces.
     "injected-from-n6",
+    // Workers are a process of their own.
+    "upf-killed-unnoticed",
+    "paging-killed",
+    "reload-takes-over",
+    "workers-killed",
 ];
 
 /// What a receive core in front of two workers is for, and what it could spoil: order, both directions, tunnels that carry
 /// downlink.
-const TELLING_OF_THE_PIPELINE: [&str; 5] = [
+const TELLING_OF_THE_PIPELINE: [&str; 6] = [
     "spread-off",
     "handover",
     "n9-relay",
     "overlapping-ues",
     "adapt-under-load",
+    "upf-killed-metered",
 ];
 
 /// Shared memory with another program could spoil them: lengths of frames, order, both address families, links that go down with

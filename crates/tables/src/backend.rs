@@ -55,6 +55,17 @@ impl Default for Builds {
     }
 }
 
+/// How packets go on without this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GoingOn {
+    /// They do not.
+    Nowhere,
+    /// They will.
+    Later,
+    /// They have, without the one before it.
+    Already,
+}
+
 /// Availability of programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Supply {
@@ -211,6 +222,22 @@ pub(crate) trait Backend: fmt::Debug + Send {
     fn files(&self) -> Option<&TableFiles> {
         None
     }
+
+    /// An error: packets are run elsewhere than in this process, and are not any more.
+    fn check(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// How packets go on without this process.
+    fn going_on(&self) -> GoingOn {
+        match self.pins() {
+            Some(_) => GoingOn::Later,
+            None => GoingOn::Nowhere,
+        }
+    }
+
+    /// From now on they do, or they end with it from now on, where that can be chosen.
+    fn set_going_on(&self, _: bool) {}
 
     /// The programs that packets meet, in the order of ports, where there is something to tell of them.
     fn infos(&self) -> Vec<ProgramInfo> {

@@ -8,6 +8,7 @@ use compiled::{
     Above, CAPACITIES_ON_WAY, CapacityId, Compiled, Limit, NoRoom, Rate, Resource, Share,
     WEIGHT_MAX,
 };
+use serde::{Deserialize, Serialize};
 
 use crate::abi::{CAPACITIES_MAX, Line, SHARE_SHIFT, capacity, meter, rate};
 use crate::encode::{rate_here, rate_word};
@@ -15,7 +16,7 @@ use crate::handle::{HeldMeter, MeterKind};
 use crate::memory::View;
 
 /// A rate that many flows have between them, in one direction.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CapacityConfig {
     /// For people.
     pub name: String,

@@ -4,8 +4,10 @@ mod ring_port;
 
 use std::ffi::{CStr, CString, c_char};
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, Weak};
 use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
 
 use crate::abi::dpdk::{
     TP_DPDK_RECEIVERS_MAX, TP_DPDK_WHY, TP_DPDK_WORKERS_MAX, rte_mempool, tp_dpdk_pool,
@@ -18,7 +20,7 @@ use crate::shaping::Departure;
 pub use ring_port::{Pattern, PortId, RingPort, User, pass_on};
 
 /// Choices for a data path over DPDK.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
     /// Arguments of its environment. Those about threads are ours.
     pub eal: Vec<String>,
@@ -38,7 +40,7 @@ pub struct Settings {
 }
 
 /// The pipeline core model: threads that receive, and spread frames over workers by UE.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pipeline {
     /// Receive cores.
     pub receivers: u32,
@@ -294,8 +296,7 @@ unsafe impl Send for Arguments {}
 /// in one are not overtaken by those that its worker runs afterwards.
 #[derive(Clone, Debug)]
 pub(crate) struct Direct {
-    /// Of each worker.
-    pub(crate) queues: Weak<[Queue]>,
+    pub(crate) queues: FrameQueues,
     pub(crate) port: u32,
 }
 
@@ -306,15 +307,8 @@ impl Direct {
             port: self.port,
             ..tp_dpdk_record::default()
         };
-        write(&self.queues, worker, front, frame)
+        self.queues.put(worker, front, frame)
     }
-}
-
-fn write(queues: &Weak<[Queue]>, worker: usize, front: tp_dpdk_record, frame: &[u8]) -> bool {
-    queues.upgrade().is_some_and(|queues| {
-        let queue = &queues[worker % queues.len()];
-        queue.write([&front.octets(), frame])
-    })
 }
 
 /// Time that a worker whose queue is full is given, before frames above their rate are lost.
@@ -323,7 +317,7 @@ const PATIENCE: Duration = Duration::from_millis(20);
 /// Queues of one data path, as other threads reach them. Its workers own them: before they start there are none, and when
 /// they have ended.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct FrameQueues(Arc<OnceLock<Opened>>);
+pub(crate) struct FrameQueues(Arc<RwLock<Opened>>);
 
 #[derive(Debug)]
 struct Opened {
@@ -333,20 +327,45 @@ struct Opened {
     taps: Vec<u32>,
 }
 
+impl Default for Opened {
+    fn default() -> Self {
+        let none: Arc<[Queue]> = Arc::from([]);
+        Self {
+            queues: Arc::downgrade(&none),
+            taps: Vec::new(),
+        }
+    }
+}
+
 impl FrameQueues {
-    /// Once.
-    pub(crate) fn are(&self, queues: Weak<[Queue]>, taps: Vec<u32>) {
-        let _ = self.0.set(Opened { queues, taps });
+    pub(crate) fn are(&self, queues: &Arc<[Queue]>, taps: Vec<u32>) {
+        let queues = Arc::downgrade(queues);
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Opened { queues, taps };
+    }
+
+    fn opened(&self) -> RwLockReadGuard<'_, Opened> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// While there are some.
+    pub(crate) fn queues(&self) -> Option<Arc<[Queue]>> {
+        self.opened().queues.upgrade()
     }
 
     /// The way out of the port that has this TAP interface.
     pub(crate) fn direct_to(&self, ifindex: u32) -> Option<Direct> {
-        let Opened { queues, taps } = self.0.get()?;
-        let port = taps.iter().position(|&tap| tap == ifindex)?;
-        let queues = queues.clone();
-        (queues.strong_count() > 0).then_some(Direct {
-            queues,
+        let opened = self.opened();
+        let port = opened.taps.iter().position(|&tap| tap == ifindex)?;
+        (opened.queues.strong_count() > 0).then(|| Direct {
+            queues: self.clone(),
             port: port as u32,
+        })
+    }
+
+    fn put(&self, worker: usize, front: tp_dpdk_record, frame: &[u8]) -> bool {
+        self.queues().is_some_and(|queues| {
+            let queue = &queues[worker % queues.len()];
+            queue.write([&front.octets(), frame])
         })
     }
 
@@ -362,12 +381,9 @@ impl FrameQueues {
             came_by: departure.came_by as u32,
             leaves_ns,
         };
-        let Some(opened) = self.0.get() else {
-            return false;
-        };
         let since = Instant::now();
         loop {
-            if write(&opened.queues, worker, front, departure.frame) {
+            if self.put(worker, front, departure.frame) {
                 return true;
             }
             if since.elapsed() >= PATIENCE {

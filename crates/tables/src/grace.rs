@@ -2,11 +2,14 @@
 
 use std::fmt;
 use std::io;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
+
+use crate::memory::View;
 
 const MEMBARRIER_CMD_QUERY: libc::c_int = 0;
 const MEMBARRIER_CMD_GLOBAL: libc::c_int = 1;
@@ -21,12 +24,43 @@ fn membarrier(command: libc::c_int) -> io::Result<libc::c_int> {
     }
 }
 
-/// A thread of this process that looks at the tables now and then, as programs do all the time.
+/// A thread that looks at the tables now and then, as programs do all the time.
 #[derive(Clone, Debug, Default)]
 pub struct Bystander {
     /// Odd while it looks.
-    looks: Arc<AtomicU64>,
+    looks: Looks,
 }
+
+/// Place of the word of a thread.
+#[derive(Clone, Debug)]
+enum Looks {
+    Own(Arc<AtomicU64>),
+    /// In memory that another process may have, too.
+    Shared(View<AtomicU64>, usize),
+}
+
+impl Default for Looks {
+    fn default() -> Self {
+        Self::Own(Arc::default())
+    }
+}
+
+impl Deref for Looks {
+    type Target = AtomicU64;
+
+    fn deref(&self) -> &AtomicU64 {
+        match self {
+            Self::Own(word) => word,
+            Self::Shared(words, at) => &words[*at],
+        }
+    }
+}
+
+/// Pauses after which it is looked whether a thread that looks is there at all.
+const LONG: u32 = 256;
+
+/// Words from one thread's to the next one's, so that none waits for another one's line.
+const APART: usize = 8;
 
 /// While this lives, nothing that the tables lead to is reused.
 #[derive(Debug)]
@@ -39,6 +73,17 @@ impl Drop for Looking<'_> {
 }
 
 impl Bystander {
+    /// Words of so many threads.
+    pub(crate) fn words(threads: usize) -> usize {
+        threads * APART
+    }
+
+    /// The thread of this number, by its word among these.
+    pub(crate) fn of(words: &View<AtomicU64>, number: usize) -> Self {
+        let looks = Looks::Shared(words.clone(), number * APART);
+        Self { looks }
+    }
+
     /// Look at the tables, for microseconds; one thread at a time, not within one another.
     pub fn look(&self) -> Looking<'_> {
         self.looks.fetch_add(1, Ordering::SeqCst);
@@ -47,11 +92,21 @@ impl Bystander {
 
     /// Wait until a look that is under way has ended.
     fn wait(&self) {
+        self.wait_unless(|| false);
+    }
+
+    /// The same, unless the thread has ended in the midst of it.
+    fn wait_unless(&self, has_ended: impl Fn() -> bool) {
         // Stores that unpublish are visible before this looks: else a look could begin unseen, and find what they removed.
         fence(Ordering::SeqCst);
         let seen = self.looks.load(Ordering::SeqCst);
+        let mut pauses = 0u32;
         while !seen.is_multiple_of(2) && self.looks.load(Ordering::SeqCst) == seen {
             thread::sleep(Duration::from_micros(50));
+            pauses = pauses.wrapping_add(1);
+            if pauses.is_multiple_of(LONG) && has_ended() {
+                return;
+            }
         }
     }
 }
@@ -115,6 +170,19 @@ impl Barrier {
     pub(crate) fn threads(all: Vec<Bystander>) -> Self {
         let wait = move || {
             all.iter().for_each(Bystander::wait);
+            Ok(())
+        };
+        Self(Some(Arc::new(wait)))
+    }
+
+    /// Packets run in threads of another process, which may end in the midst of it.
+    #[cfg(feature = "dpdk")]
+    pub(crate) fn of_others(
+        all: Vec<Bystander>,
+        has_ended: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> Self {
+        let wait = move || {
+            all.iter().for_each(|of| of.wait_unless(&has_ended));
             Ok(())
         };
         Self(Some(Arc::new(wait)))

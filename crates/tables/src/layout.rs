@@ -3,6 +3,8 @@
 use std::io;
 use std::sync::atomic::AtomicU32;
 
+use serde::{Deserialize, Serialize};
+
 use crate::abi::host::tp_tables;
 use crate::abi::{CAPACITIES_MAX, Config, Cpu, Line, RULES_ROOM, Side, UE_DIR_BITS, UE_PAGE_BITS};
 use crate::capacity::CapacityConfig;
@@ -14,7 +16,7 @@ use crate::trace::TRACE_KEYS_MAX;
 use crate::vlans::Vlans;
 
 /// Sizes of the tables.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layout {
     /// TEIDs that are their own table index, 1 to this; as many entries.
     pub teids: u32,

@@ -63,11 +63,14 @@ mod unsent;
 mod verdict;
 mod vlans;
 mod worker;
+mod worker_link;
 
 pub use abi::Features;
 pub use adapt::Replacement;
+#[cfg(feature = "dpdk")]
+pub use backend::workers::apart::{StartWorkers, process::run_workers};
 pub use backend::xdp::pins::{Left, Pins};
-pub use backend::{ProgramInfo, Runner};
+pub use backend::{GoingOn, ProgramInfo, Runner};
 pub use buffer_control::BufferControl;
 pub use capacity::{CapacityConfig, CapacityReport, Governor};
 pub use clock::monotonic_ns;
@@ -95,3 +98,4 @@ pub use tables::{Fill, Tables};
 pub use tunnel_ends::TunnelEnds;
 pub use unsent::unsent_octets;
 pub use verdict::Verdict;
+pub use worker_link::{WORKERS, can_have_workers, end_workers};

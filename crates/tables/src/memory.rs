@@ -73,6 +73,18 @@ impl Region {
         };
     }
 
+    #[cfg(feature = "dpdk")]
+    fn populate(&self) {
+        // SAFETY: of a mapping of this region's own; what is in it stays as it is.
+        unsafe {
+            libc::madvise(
+                self.mapping.as_ptr().cast(),
+                self.mapped,
+                libc::MADV_POPULATE_WRITE,
+            )
+        };
+    }
+
     /// Memory that is nobody else's is given back, from the first page on that begins behind so many octets: it is zero then.
     fn give_back(&self, from: usize) {
         let begin = (self.base.as_ptr() as usize + from).next_multiple_of(PAGE);
@@ -238,6 +250,12 @@ impl<T: Shared> View<T> {
     pub(crate) fn of_map(fd: BorrowedFd<'_>, len: usize) -> io::Result<Self> {
         let bytes = Self::bytes(len)?.next_multiple_of(PAGE);
         Self::of_region(Region::of_map(fd, bytes)?, len)
+    }
+
+    /// Have all pages at hand, which are there: packets need not wait for them one by one. A kernel before 5.14 does nothing.
+    #[cfg(feature = "dpdk")]
+    pub(crate) fn populate(&self) {
+        self.region.populate();
     }
 
     /// Have pages that are touched from now on come from a NUMA node.

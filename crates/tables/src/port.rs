@@ -3,12 +3,13 @@
 use std::net::IpAddr;
 
 use compiled::NiId;
+use serde::{Deserialize, Serialize};
 
 use crate::abi::host::tp_port_config;
 use crate::abi::{Features, raw};
 
 /// Roles of a port.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Roles {
     /// GTP-U.
     pub n3: bool,
@@ -20,7 +21,7 @@ pub struct Roles {
 pub const LANES_MAX: usize = 16;
 
 /// Mode of attaching a program.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Mode {
     /// In the driver.
     #[default]
@@ -30,7 +31,7 @@ pub enum Mode {
 }
 
 /// A data interface.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortConfig {
     /// Its name in this network namespace.
     pub name: String,

@@ -1,9 +1,9 @@
-//! Queues of records from the workers of this process (`datapath/platform/worker/tp_queue.h`).
+//! Queues of records between workers and other threads (`datapath/platform/worker/tp_queue.h`).
 
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, PoisonError};
 
@@ -11,7 +11,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use crate::abi::host::{
     tp_queue, tp_queue_commit, tp_queue_peek, tp_queue_release, tp_queue_reserve, tp_queue_rest,
-    tp_queue_wake,
+    tp_queue_state, tp_queue_wake,
 };
 use crate::memory::View;
 
@@ -20,10 +20,13 @@ pub(crate) struct Queue {
     queue: Box<UnsafeCell<tp_queue>>,
     /// Held by whoever reads.
     reading: Mutex<()>,
-    wake: EventFd,
+    wake: OwnedFd,
     /// Memory that the queue points at.
     _memory: View<AtomicU64>,
 }
+
+/// Words of a queue's memory that say how far it is; its records lie behind them.
+const STATE: usize = size_of::<tp_queue_state>() / size_of::<u64>();
 
 // SAFETY: workers change the queue by atomic operations; what belongs to the reader alone is behind `reading`.
 unsafe impl Send for Queue {}
@@ -36,6 +39,11 @@ impl fmt::Debug for Queue {
     }
 }
 
+/// A power of two of whole pages.
+fn room(octets: usize) -> usize {
+    octets.max(4096).next_power_of_two()
+}
+
 impl AsFd for Queue {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
@@ -44,15 +52,44 @@ impl AsFd for Queue {
 
 impl Queue {
     /// Room for so many octets, rounded up to a power of two of whole pages. Memory is taken as it is used.
+    #[cfg(any(test, feature = "dpdk"))]
     pub(crate) fn new(octets: usize) -> io::Result<Self> {
-        let octets = octets.max(4096).next_power_of_two();
-        let memory = View::<AtomicU64>::anonymous(octets / size_of::<AtomicU64>())?;
+        let octets = room(octets);
+        let memory = View::anonymous(Self::words(octets))?;
+        Self::over(memory, octets, Self::wake()?)
+    }
+
+    /// Words of memory of a queue with room for so many octets.
+    pub(crate) fn words(octets: usize) -> usize {
+        STATE + room(octets) / size_of::<AtomicU64>()
+    }
+
+    /// Descriptor by which its reader is woken.
+    pub(crate) fn wake() -> io::Result<OwnedFd> {
         let wake = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
+        Ok(wake.into())
+    }
+
+    /// In memory of a queue of before, which has room for a power of two of octets.
+    pub(crate) fn of_words(memory: View<AtomicU64>, wake: OwnedFd) -> io::Result<Self> {
+        let octets = memory.len().saturating_sub(STATE) * size_of::<AtomicU64>();
+        match octets == room(octets) {
+            true => Self::over(memory, octets, wake),
+            false => Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+
+    /// In memory that others may have as well, for so many octets as they say, too.
+    pub(crate) fn over(memory: View<AtomicU64>, octets: usize, wake: OwnedFd) -> io::Result<Self> {
+        let octets = room(octets);
+        if memory.len() < Self::words(octets) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
         let queue = tp_queue {
-            fd: wake.as_raw_fd(),
-            data: memory.as_ptr().cast(),
+            state: memory.as_ptr().cast(),
+            data: memory[STATE..].as_ptr().cast_mut().cast(),
             size: octets as u64,
-            ..tp_queue::default()
+            fd: wake.as_raw_fd(),
         };
         Ok(Self {
             queue: Box::new(UnsafeCell::new(queue)),
@@ -60,6 +97,13 @@ impl Queue {
             wake,
             _memory: memory,
         })
+    }
+
+    /// Its writers wake whoever reads it by its descriptor, which this reader shares with another queue and leaves to that.
+    #[cfg(feature = "dpdk")]
+    pub(crate) fn beside_another(mut self) -> Self {
+        self.queue.get_mut().fd = -1;
+        self
     }
 
     /// For workers, as long as this lives.

@@ -4,6 +4,8 @@ use std::io;
 use std::ptr::NonNull;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::abi::host::{
     TP_WHEEL_FULL, TP_WHEEL_NEVER, TP_WHEEL_WAITS, tp_wheel, tp_wheel_count_in, tp_wheel_free,
     tp_wheel_left_ns, tp_wheel_new, tp_wheel_next_ns, tp_wheel_put, tp_wheel_take,
@@ -13,7 +15,7 @@ use crate::drop_reason::DropReason;
 use crate::memory::Octets;
 
 /// Sizes of the wheel that each worker has, or the thread that keeps frames for programs of the kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shaping {
     /// Time that one slot stands for: a packet leaves late by less than that.
     pub granularity: Duration,

@@ -3,16 +3,24 @@
 //!
 //! Each process makes files of its own, a *generation* in a folder of its own, as it does with maps that are pinned.
 
+#[cfg(feature = "dpdk")]
+use std::cell::RefCell;
+#[cfg(feature = "dpdk")]
+use std::collections::VecDeque;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::kept_file;
 use crate::layout::{Layout, Ordinary, Places};
 use crate::memory::{Shared, View};
+use crate::queue::Queue;
+use crate::ring::Ring;
+use crate::worker::{Between, Queues, ring_file};
 
 /// End of the name of a generation's folder. The number is that of the words that count, and of meters: a program that knows others
 /// cannot read them, nor a table whose elements have another size.
@@ -21,11 +29,18 @@ const FOLDER: &str = ".counting-1-";
 /// Tables that count, and with them meters that entries share, and their way there. Nobody asks for others.
 const KEPT: [&str; 6] = ["entries", "sides", "cpus", "slow", "exts", "meters"];
 
+/// Octets of frames, and of words, for each worker in a process of its own.
+const FRAMES: u64 = (1 << 20) + (64 << 10);
+
 /// A folder of tables, which nobody else writes to.
 #[derive(Debug)]
 pub struct TableFiles {
+    #[cfg(feature = "dpdk")]
+    front: PathBuf,
     folder: PathBuf,
     generation: u64,
+    /// All tables are here, for workers in a process of their own.
+    are_all: bool,
     /// Packets meet them, or have.
     are_met: AtomicBool,
 }
@@ -48,10 +63,36 @@ impl TableFiles {
         let folder = folder(front, generation);
         DirBuilder::new().mode(0o700).create(&folder)?;
         Ok(Self {
+            #[cfg(feature = "dpdk")]
+            front: front.to_owned(),
             folder,
             generation,
+            are_all: false,
             are_met: AtomicBool::new(false),
         })
+    }
+
+    /// For all tables, and what workers in a process of their own share beside: packets go on, then.
+    #[must_use]
+    pub fn for_all(mut self) -> Self {
+        self.are_all = true;
+        self
+    }
+
+    /// Whether packets are to go on.
+    pub fn are_all(&self) -> bool {
+        self.are_all
+    }
+
+    /// Beginning of the paths of folders.
+    #[cfg(feature = "dpdk")]
+    pub(crate) fn front(&self) -> &Path {
+        &self.front
+    }
+
+    #[cfg(feature = "dpdk")]
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// Of the tables.
@@ -59,12 +100,19 @@ impl TableFiles {
         self.generation
     }
 
-    /// Octets of such tables of this layout, which have their room from the beginning on; those of CPUs come on top, some kilobytes for each.
-    pub fn octets(layout: &Layout) -> u64 {
+    /// Octets of such tables of this layout, all or those that count, which have their room from the beginning on; those of CPUs come on
+    /// top, some kilobytes for each.
+    pub fn octets(layout: &Layout, are_all: bool) -> u64 {
         let all = layout.elements().into_iter();
-        let kept = all.filter(|(name, ..)| KEPT.contains(name));
+        let kept = all.filter(|(name, ..)| are_all || KEPT.contains(name));
         let octets = kept.map(|(_, elements, octets)| u64::from(elements) * octets as u64);
-        octets.sum()
+        let queues = if are_all { Queues::octets(layout) } else { 0 };
+        let frames = if are_all {
+            FRAMES * u64::from(layout.workers.max(1))
+        } else {
+            0
+        };
+        octets.sum::<u64>() + queues + frames
     }
 
     /// From now on they stay where they are.
@@ -76,6 +124,7 @@ impl TableFiles {
     pub(crate) fn places(&self, node: Option<u32>) -> InFiles<'_> {
         InFiles {
             folder: &self.folder,
+            are_all: self.are_all,
             ordinary: Ordinary { node },
         }
     }
@@ -95,6 +144,13 @@ impl TableFiles {
         View::of_map(file.as_fd(), octets / size_of::<T>())
     }
 
+    /// A queue of a generation, likewise, which nobody reads any more. An error: it ended with its process.
+    pub(crate) fn ring(front: &Path, generation: u64, name: &str) -> io::Result<Ring> {
+        let memory: View<AtomicU64> = Self::table(front, generation, &ring_file(name))?;
+        let queue = Queue::of_words(memory, Queue::wake()?)?;
+        Ok(Arc::new(queue).into())
+    }
+
     /// Removes all generations but these. A process that has one still does.
     pub fn retain(front: &Path, wanted: &[u64]) {
         for generation in generations(front) {
@@ -108,6 +164,7 @@ impl TableFiles {
 /// Source of tables that are in files, where they are wanted, and in ordinary memory else.
 pub(crate) struct InFiles<'f> {
     folder: &'f Path,
+    are_all: bool,
     ordinary: Ordinary,
 }
 
@@ -115,9 +172,15 @@ impl Places for InFiles<'_> {
     type Error = io::Error;
 
     fn table<T: Shared>(&self, name: &'static str, len: usize) -> io::Result<View<T>> {
-        if !KEPT.contains(&name) {
-            return self.ordinary.table(name, len);
+        match self.are_all || KEPT.contains(&name) {
+            true => self.make(name, len),
+            false => self.ordinary.table(name, len),
         }
+    }
+}
+
+impl InFiles<'_> {
+    fn make<T: Shared>(&self, name: &str, len: usize) -> io::Result<View<T>> {
         let octets = len.saturating_mul(size_of::<T>());
         let path = self.folder.join(file_name::<T>(name));
         let file = options().create_new(true).open(path)?;
@@ -129,6 +192,66 @@ impl Places for InFiles<'_> {
         // All of it at once: a worker that meets a file system which is full would end the process.
         kept_file::take_room(file.as_raw_fd(), 0..octets)?;
         Ok(view)
+    }
+}
+
+impl Between for InFiles<'_> {
+    fn words(&self, name: &str, len: usize) -> io::Result<View<AtomicU64>> {
+        self.make(name, len)
+    }
+
+    fn wake(&self) -> io::Result<OwnedFd> {
+        Queue::wake()
+    }
+}
+
+/// Source of tables that another process has made, in its folder.
+#[cfg(feature = "dpdk")]
+pub(crate) struct Others<'f> {
+    folder: &'f Path,
+    /// Descriptors that have come from there, in their order.
+    wakes: RefCell<VecDeque<OwnedFd>>,
+}
+
+#[cfg(feature = "dpdk")]
+impl<'f> Others<'f> {
+    pub(crate) fn new(folder: &'f Path, wakes: Vec<OwnedFd>) -> Self {
+        let wakes = RefCell::new(wakes.into());
+        Self { folder, wakes }
+    }
+}
+
+#[cfg(feature = "dpdk")]
+impl Places for Others<'_> {
+    type Error = io::Error;
+
+    fn table<T: Shared>(&self, name: &'static str, len: usize) -> io::Result<View<T>> {
+        self.find(name, len)
+    }
+}
+
+#[cfg(feature = "dpdk")]
+impl Others<'_> {
+    fn find<T: Shared>(&self, name: &str, len: usize) -> io::Result<View<T>> {
+        let file = options().open(self.folder.join(file_name::<T>(name)))?;
+        if file.metadata()?.len() < (len as u64).saturating_mul(size_of::<T>() as u64) {
+            return Err(io::Error::other(format!("the table {name} is too short")));
+        }
+        let view = View::of_map(file.as_fd(), len)?;
+        view.populate();
+        Ok(view)
+    }
+}
+
+#[cfg(feature = "dpdk")]
+impl Between for Others<'_> {
+    fn words(&self, name: &str, len: usize) -> io::Result<View<AtomicU64>> {
+        self.find(name, len)
+    }
+
+    fn wake(&self) -> io::Result<OwnedFd> {
+        let next = self.wakes.borrow_mut().pop_front();
+        next.ok_or_else(|| io::Error::other("a descriptor is missing"))
     }
 }
 
@@ -186,7 +309,7 @@ fn remove(folder: &Path) {
 mod tests {
     use std::fs::Permissions;
     use std::os::unix::fs::PermissionsExt;
-    use std::sync::atomic::{AtomicU32, AtomicU64};
+    use std::sync::atomic::AtomicU32;
 
     use crate::backend::xdp::pins::Left;
 
@@ -234,7 +357,7 @@ mod tests {
             assert!(TableFiles::table::<AtomicU64>(front, 1, "routes").is_err());
             let other = TableFiles::table::<AtomicU32>(front, 1, "meters");
             assert!(other.is_err(), "elements of another size");
-            assert!(Left::in_files(front, 1).is_err(), "some are missing");
+            assert!(Left::in_files(front, 1, false).is_err(), "some are missing");
             fs::set_permissions(folder(front, 1), Permissions::from_mode(0o755)).unwrap();
             assert!(TableFiles::table::<AtomicU64>(front, 1, "meters").is_err());
             assert!(generations(front).is_empty(), "others may write there");

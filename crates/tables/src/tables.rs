@@ -21,13 +21,15 @@ use crate::adapt::Replacement;
 use crate::alarm_queue::AlarmQueue;
 use crate::backend::host::Host;
 #[cfg(feature = "dpdk")]
+use crate::backend::workers::apart::{Apart, Setup, StartWorkers};
+#[cfg(feature = "dpdk")]
 use crate::backend::workers::dpdk::Dpdk;
 use crate::backend::workers::kernel::Kernel;
 use crate::backend::workers::{ByHand, Workers};
 use crate::backend::xdp::Xdp;
 use crate::backend::xdp::n4::N4;
 use crate::backend::xdp::pins::Pins;
-use crate::backend::{Backend, ProgramInfo, Runner, ifindex_of};
+use crate::backend::{Backend, GoingOn, ProgramInfo, Runner, ifindex_of};
 use crate::buffer_control::BufferControl;
 use crate::capacity::{CapacityReport, Governor};
 use crate::entry_counts::EntryCounts;
@@ -165,6 +167,27 @@ impl Tables {
         crate::dpdk::start(settings)?;
         let setup = crate::dpdk::Setup::new(settings);
         Self::over::<Workers<Dpdk>>(layout, ports, options, (setup, files))
+    }
+
+    /// The same, with workers in a process of their own over files of all tables ([`TableFiles::for_all`]), so that packets go on without this
+    /// one: in that which is there, or one that is started.
+    #[cfg(feature = "dpdk")]
+    pub fn dpdk_apart(
+        layout: &Layout,
+        ports: &[PortConfig],
+        options: &Options,
+        settings: &crate::dpdk::Settings,
+        (files, start): (TableFiles, StartWorkers),
+    ) -> Result<Self, SetupError> {
+        crate::dpdk::check_threads(settings, layout.workers)?;
+        let front = files.front().to_owned();
+        let setup = Setup::find(layout, ports, settings, (&front, start))?;
+        let setup = (setup, Some(files));
+        Self::over::<Workers<Apart>>(layout, ports, options, setup).or_else(|error| {
+            tracing::error!(%error, "tables cannot lie in state.dir: packets end with this process, and what they count since sessions report is lost if it is killed");
+            crate::end_workers(&front)?;
+            Self::dpdk(layout, ports, options, settings)
+        })
     }
 
     /// Ordinary memory and the pipeline as workers of this process run it, over frames that are handed to
@@ -331,6 +354,31 @@ impl Tables {
     /// Files in which tables outlive this process, though packets do not go on.
     pub fn files(&self) -> Option<&TableFiles> {
         self.programs.backend().files()
+    }
+
+    /// An error: packets are run elsewhere than in this process, and are not any more.
+    pub fn check(&self) -> io::Result<()> {
+        self.programs.backend().check()
+    }
+
+    /// Packets meet the tables of this process from now on, or have been counted there.
+    pub fn are_met(&self) {
+        if let Some(pins) = self.pins() {
+            pins.are_met();
+        }
+        if let Some(files) = self.files() {
+            files.are_met();
+        }
+    }
+
+    /// How packets go on without this process.
+    pub fn going_on(&self) -> GoingOn {
+        self.programs.backend().going_on()
+    }
+
+    /// From now on they do, or they end with it from now on, where that can be chosen.
+    pub fn set_going_on(&self, without: bool) {
+        self.programs.backend().set_going_on(without);
     }
 
     /// Of tables that outlive this process, pinned or in files. `None`: they end with it.

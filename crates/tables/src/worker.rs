@@ -1,9 +1,12 @@
 //! The pipeline in a thread that has a share of all packets to itself (`datapath/platform/worker/tp_worker.h`).
 
 use std::io;
+use std::os::fd::OwnedFd;
+#[cfg(feature = "dpdk")]
+use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::abi::host::{
     TP_BURST_MAX, TP_VERDICT_LATER, TP_VERDICT_PASS, TP_VERDICT_REDIRECT, TP_VERDICT_SLOW,
@@ -11,6 +14,7 @@ use crate::abi::host::{
 };
 use crate::abi::{Cpu, Features, PORTS_MAX, raw};
 use crate::drop_reason::DropReason;
+use crate::grace::Bystander;
 use crate::handover::{Handover, Inbox, Later};
 use crate::ingress::Ingress;
 use crate::layout::{Layout, Memory};
@@ -45,16 +49,67 @@ pub(crate) struct Queues {
     traced: Arc<Queue>,
 }
 
+/// Name of the memory of a queue. The number is that of queues and of their records: a program that knows others does not read them.
+pub(crate) fn ring_file(name: &str) -> String {
+    format!("ring-1-{name}")
+}
+
+/// Source of what workers share beside tables. The same in each process that has it, but for descriptors that it gives.
+pub(crate) trait Between {
+    /// Zeroed memory of this name, for so many words.
+    fn words(&self, name: &str, len: usize) -> io::Result<View<AtomicU64>>;
+
+    /// A descriptor by which the reader of a queue is woken.
+    fn wake(&self) -> io::Result<OwnedFd>;
+
+    /// A queue with room for so many octets.
+    fn queue(&self, name: &str, octets: usize) -> io::Result<Arc<Queue>> {
+        let memory = self.words(name, Queue::words(octets))?;
+        Queue::over(memory, octets, self.wake()?).map(Arc::new)
+    }
+}
+
+/// Of this process alone.
+pub(crate) struct Within;
+
+impl Between for Within {
+    fn words(&self, _: &str, len: usize) -> io::Result<View<AtomicU64>> {
+        View::anonymous(len)
+    }
+
+    fn wake(&self) -> io::Result<OwnedFd> {
+        Queue::wake()
+    }
+}
+
 impl Queues {
-    pub(crate) fn new(layout: &Layout) -> io::Result<Self> {
-        let queue = |octets| Queue::new(octets).map(Arc::new);
+    /// Octets of records that they have room for.
+    pub(crate) fn octets(layout: &Layout) -> u64 {
+        (EVENTS + COPIES + ALARMS + TRACED) as u64 + u64::from(layout.held_ring)
+    }
+
+    fn new(layout: &Layout, between: &impl Between) -> io::Result<Self> {
+        let queue = |name, octets| between.queue(&ring_file(name), octets);
         Ok(Self {
-            events: queue(EVENTS)?,
-            copies: queue(COPIES)?,
-            held: queue(layout.held_ring as usize)?,
-            alarms: queue(ALARMS)?,
-            traced: queue(TRACED)?,
+            events: queue("events", EVENTS)?,
+            copies: queue("copies", COPIES)?,
+            held: queue("held", layout.held_ring as usize)?,
+            alarms: queue("alarms", ALARMS)?,
+            traced: queue("traced", TRACED)?,
         })
+    }
+
+    /// Descriptors, in the order in which they are asked for.
+    #[cfg(feature = "dpdk")]
+    pub(crate) fn wakes(&self) -> [BorrowedFd<'_>; 5] {
+        let all = [
+            &self.events,
+            &self.copies,
+            &self.held,
+            &self.alarms,
+            &self.traced,
+        ];
+        all.map(|queue| queue.as_fd())
     }
 
     pub(crate) fn of(&self, records: Records) -> &Arc<Queue> {
@@ -83,11 +138,15 @@ impl Queues {
 pub(crate) struct Shared {
     pub(crate) memory: Memory,
     pub(crate) queues: Queues,
-    /// Of all ports; changed under traffic.
-    pub(crate) features: Arc<AtomicU32>,
+    /// Features of all ports; changed under traffic.
+    features: View<AtomicU64>,
+    /// Words of threads that look at the tables.
+    looks: View<AtomicU64>,
     pub(crate) shaping: Option<Shaping>,
     /// Frames above their rate that others have finished, for each worker; none without shaping.
     given: Arc<[Inbox]>,
+    /// Frames that another process has each worker send; none: its workers are here.
+    pub(crate) frames: Arc<[Queue]>,
 }
 
 impl Shared {
@@ -96,17 +155,39 @@ impl Shared {
         layout: &Layout,
         memory: Memory,
         threads: usize,
-        features: Features,
+        between: &impl Between,
     ) -> io::Result<Self> {
         let most = layout.shaping.map(|shaping| shaping.frames as usize);
         let given = most.map(|most| (0..threads).map(|_| Inbox::new(most)).collect());
         Ok(Self {
             memory,
-            queues: Queues::new(layout)?,
-            features: Arc::new(AtomicU32::new(features.bits())),
+            queues: Queues::new(layout, between)?,
+            features: between.words("features", 1)?,
+            looks: between.words("looks", Bystander::words(threads))?,
             shaping: layout.shaping,
             given: given.unwrap_or_else(|| Ok(Arc::default()))?,
+            frames: Arc::default(),
         })
+    }
+
+    /// Features of all ports.
+    pub(crate) fn features(&self) -> &AtomicU32 {
+        // SAFETY: the first half of a word that lives as long as `self`, which nobody sees as a whole.
+        unsafe { AtomicU32::from_ptr(self.features.as_ptr().cast()) }
+    }
+
+    /// Each worker sends what another process gives it by these.
+    #[cfg(feature = "dpdk")]
+    pub(crate) fn with_frames(self, frames: Vec<Queue>) -> Self {
+        Self {
+            frames: frames.into(),
+            ..self
+        }
+    }
+
+    /// The thread of this number.
+    pub(crate) fn bystander(&self, number: usize) -> Bystander {
+        Bystander::of(&self.looks, number)
     }
 
     /// The way of frames above their rate to these workers.
@@ -161,7 +242,7 @@ impl Worker {
                 ..shared.memory.as_tables(cpu, (1u32 << ports.len()) - 1)
             },
             queues: shared.queues.as_queues(),
-            features: shared.features.as_ptr(),
+            features: shared.features().as_ptr(),
             wheel: wheel.unwrap_or(ptr::null_mut()),
             frames: shared.shaping.map_or(0, |shaping| shaping.frames),
             longest_wait_ns: shared
@@ -180,6 +261,26 @@ impl Worker {
             waiting,
             ingress,
         })
+    }
+
+    /// This worker goes on as another one of the same number and sizes, over other tables: with the frames that wait. What it was.
+    #[cfg(feature = "dpdk")]
+    pub(crate) fn go_on_as(&mut self, mut next: Self) -> Self {
+        std::mem::swap(&mut next.waiting, &mut self.waiting);
+        let before = &self.shared.memory.cpus[self.number].shaper;
+        let after = &next.shared.memory.cpus[next.number].shaper;
+        if let Some(waiting) = &mut next.waiting {
+            let frames = before.waiting.swap(0, Ordering::Relaxed);
+            after.waiting.store(frames, Ordering::Relaxed);
+            next.worker.wheel = waiting.wheel().as_ptr();
+            // SAFETY: the worker keeps the memory as long as the wheel, and is the only one of its number.
+            unsafe { waiting.wheel_mut().count_in(after) };
+        }
+        if let Some(fresh) = &mut self.waiting {
+            // SAFETY: as above, of the worker that ends here, whose wheel is empty.
+            unsafe { fresh.wheel_mut().count_in(before) };
+        }
+        std::mem::replace(self, next)
     }
 
     /// Number of a port's interface at present; 0: it is gone.

@@ -6,8 +6,9 @@
 #[path = "dpdk/devices.rs"]
 mod devices;
 
-use std::fs::read_to_string;
+use std::fs::{self, read_to_string};
 use std::net::Ipv4Addr;
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -22,8 +23,8 @@ use tables::dpdk::{Pipeline, RingPort, Settings};
 use tables::task::Event;
 use tables::testing::{furnish, hop, resolve_peers};
 use tables::{
-    DropReason, FrameSocket, Handle, Layout, Options, PortConfig, RingReader, Roles, Shaping,
-    Tables,
+    DropReason, FrameSocket, GoingOn, Handle, Layout, Left, Options, PortConfig, PortTotals,
+    RingReader, Roles, Shaping, StartWorkers, TableFiles, Tables, run_workers,
 };
 use testkit::machine::need_root;
 use testkit::packets::{GNB, N3, ethernet, gpdu, ipv4, read_gpdu};
@@ -823,4 +824,185 @@ fn frames_that_a_full_worker_loses_never_came_in_and_all_are_uplink() {
         let room = u64::from(room);
         assert!((burst - 2 * room..=burst).contains(&full), "{full}");
     }
+}
+
+/// A folder for tables and the socket of workers, which goes with this.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        Self(folder)
+    }
+
+    fn front(&self) -> PathBuf {
+        self.0.join("sessions")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = tables::end_workers(&self.front());
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Workers in a thread that stands for their process, over tables of their own in this folder.
+fn apart(folder: &Folder, settings: &Settings, layout: &Layout, ports: &[PortConfig]) -> Tables {
+    let start = StartWorkers::new(|socket| {
+        std::thread::spawn(move || run_workers(&socket).unwrap());
+        Ok(())
+    });
+    let files = TableFiles::new(&folder.front(), 0).unwrap().for_all();
+    let options = Options::default();
+    Tables::dpdk_apart(layout, ports, &options, settings, (files, start)).unwrap()
+}
+
+fn packets(counted: &PortTotals) -> u64 {
+    counted.forwarded[0].packets
+}
+
+#[test]
+fn workers_apart_go_on_over_other_tables_and_each_counts_its_own() {
+    let _alone = ONE_BY_ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let settings = Settings {
+        taps: false,
+        ..settings()
+    };
+    let mut access = RingPort::new(&settings, "apart3", 256).unwrap();
+    let mut network = RingPort::new(&settings, "apart6", 256).unwrap();
+    let _wire = RingPort::new(&settings, "other3", 256).unwrap();
+    // It ends workers before their wires go.
+    let folder = Folder::new("apart");
+    let ports = ports("apart3", &RingPort::device("apart6"));
+    let layout = Layout::for_sessions(64, 2, 2);
+    let mut forward_all = |of: u16| {
+        for number in 0..of {
+            assert!(access.put(&uplink_of(1, number)));
+        }
+        let mut left = 0;
+        eventually("all leave", || {
+            left += std::iter::from_fn(|| network.take()).count();
+            left == usize::from(of)
+        });
+    };
+    let mut first = apart(&folder, &settings, &layout, &ports);
+    assert_eq!(first.going_on(), GoingOn::Later);
+    first.attach().unwrap();
+    let _sessions = sessions(&mut first, 1, false);
+    first.set_going_on(true);
+    forward_all(10);
+    // As if its process had been killed.
+    drop(first);
+    forward_all(20);
+    let mut next = apart(&folder, &settings, &layout, &ports);
+    assert_eq!(
+        (next.going_on(), next.generation()),
+        (GoingOn::Already, Some(2))
+    );
+    let _sessions = sessions(&mut next, 1, false);
+    next.lead().unwrap();
+    forward_all(30);
+    next.attach().unwrap();
+    forward_all(40);
+    let left = Left::in_files(&folder.front(), 1, false).unwrap();
+    assert_eq!(
+        (packets(&left.port(0)), packets(&next.totals()[0])),
+        (60, 40)
+    );
+    next.barrier().wait().unwrap();
+    next.check().unwrap();
+    drop((next, left));
+
+    // Others cannot have what those have.
+    let ports = [port("n3", true, &RingPort::device("other3"))];
+    let mut other = apart(&folder, &settings, &layout, &ports);
+    assert_eq!(other.going_on(), GoingOn::Later, "with workers of its own");
+    other.attach().unwrap();
+    assert!(tables::end_workers(&folder.front()).unwrap());
+    eventually("it hears of their end", || other.check().is_err());
+    assert!(!tables::end_workers(&folder.front()).unwrap());
+}
+
+#[test]
+fn workers_apart_end_with_whoever_wants_no_others_to_go_on() {
+    let _alone = ONE_BY_ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let settings = Settings {
+        taps: false,
+        ..settings()
+    };
+    let layout = Layout::for_sessions(64, 2, 2);
+    for (goes_on, name) in [(false, "mortal3"), (true, "goeson3"), (false, "ends3")] {
+        let _wire = RingPort::new(&settings, name, 64).unwrap();
+        // It ends workers before their wire goes.
+        let folder = Folder::new(name);
+        let ports = [port("n3", true, &RingPort::device(name))];
+        let mut tables = apart(&folder, &settings, &layout, &ports);
+        tables.attach().unwrap();
+        tables.set_going_on(true);
+        tables.set_going_on(goes_on);
+        drop(tables);
+        let is_there = || {
+            let tables = apart(&folder, &settings, &layout, &ports);
+            tables.going_on() == GoingOn::Already
+        };
+        match goes_on {
+            true => assert!(is_there()),
+            false => eventually("they end", || !is_there()),
+        }
+    }
+}
+
+#[test]
+fn frames_that_wait_leave_when_workers_apart_have_gone_on() {
+    const PACKETS: u8 = 8;
+    let _alone = ONE_BY_ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let settings = Settings {
+        taps: false,
+        ..settings()
+    };
+    let mut access = RingPort::new(&settings, "waits3", 256).unwrap();
+    let mut network = RingPort::new(&settings, "waits6", 256).unwrap();
+    // It ends workers before their wires go.
+    let folder = Folder::new("waits");
+    let ports = ports("waits3", &RingPort::device("waits6"));
+    let layout = Layout {
+        shaping: Some(Shaping {
+            granularity: Duration::from_millis(1),
+            slots: 16_384,
+            frames: 1024,
+        }),
+        ..Layout::for_sessions(64, 2, 2)
+    };
+    let shaped = |tables: &mut Tables| {
+        // 52 octets in half a second.
+        let rate = Rate {
+            bps: 832,
+            burst_bytes: 1,
+            above: Above::Shape,
+        };
+        forward_at(tables, Some(rate))
+    };
+    let mut first = apart(&folder, &settings, &layout, &ports);
+    first.attach().unwrap();
+    let _session = shaped(&mut first);
+    first.set_going_on(true);
+    for number in 0..PACKETS {
+        assert!(access.put(&numbered_frame(number)));
+    }
+    let waiting = |tables: &Tables| tables.counting().worker_now(0).unwrap().waiting;
+    eventually("they wait", || waiting(&first) > 4);
+    drop(first);
+    let mut next = apart(&folder, &settings, &layout, &ports);
+    let _session = shaped(&mut next);
+    next.attach().unwrap();
+    assert!(waiting(&next) > 1, "they still do");
+    let mut left = Vec::new();
+    eventually("all leave", || {
+        left.extend(std::iter::from_fn(|| network.take()).map(|frame| frame.last().copied()));
+        left.len() == usize::from(PACKETS)
+    });
+    assert_eq!(left, (0..PACKETS).map(Some).collect::<Vec<_>>(), "in order");
+    eventually("none is counted as waiting", || waiting(&next) == 0);
 }

@@ -26,7 +26,7 @@ use anyhow::Result;
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use session::{Core, Outbox, Time};
-use tables::{SetupError, Tables};
+use tables::{GoingOn, SetupError, Tables};
 
 use crate::clock::Clock;
 use crate::command::{Asked, Command, Question, Reconfigured};
@@ -215,7 +215,7 @@ impl Control {
             self.shut_down();
         }
         // Without a grace period (gtpu.restart_grace_s = 0) unknown TEIDs are answered from now on.
-        self.maintain();
+        self.maintain()?;
         let tables = self.core.tables_mut();
         match self.beside.attach(tables, &self.sockets) {
             // Its interface has gone while sessions were taken over. It is looked for, as that of any port.
@@ -255,7 +255,7 @@ impl Control {
             self.serve_usage();
             self.serve_time();
             self.network.reconcile(self.core.tables_mut());
-            self.maintain();
+            self.maintain()?;
             self.traces.tend(&mut self.core);
             self.flush(&mut sender);
             self.answer_some();
@@ -368,6 +368,7 @@ impl Control {
             self.core.advance(now, &mut self.outbox);
             self.flush(sender);
         }
+        self.core.tables().set_going_on(false);
         if let Some(kept) = self.kept.take() {
             kept.end();
         }
@@ -760,23 +761,31 @@ impl Control {
         self.log.advance(now);
     }
 
-    fn maintain(&mut self) {
+    /// An error: no packet is run any more.
+    fn maintain(&mut self) -> std::io::Result<()> {
         if self.grace.is_some_and(|until| until <= Instant::now()) {
             let per_s = self.about.config.gtpu.error_indications_per_s;
             self.core.tables().set_error_indications(per_s);
             self.grace = None;
         }
         if self.maintained.elapsed() >= MAINTENANCE {
+            self.core.tables().check()?;
             self.core.tables_mut().maintain();
             self.manage();
             self.maintained = Instant::now();
         }
+        Ok(())
+    }
+
+    /// Whether packets do without this process.
+    pub(crate) fn packets_go_on(&self) -> bool {
+        self.core.tables().going_on() != GoingOn::Nowhere
     }
 
     /// Where packets go on without this process, they do so for a while.
     fn manage(&self) {
         let tables = self.core.tables();
-        if tables.pins().is_some() {
+        if self.packets_go_on() {
             let unmanaged = Duration::from_secs(self.about.config.state.unmanaged_s.into());
             // Sessions that are being released do not live on if this process is killed before that is done.
             let left = match self.shutting_down {

@@ -15,7 +15,7 @@ use nix::sys::signal::SigSet;
 use report::ConfigState;
 use session::Core;
 use slowpath::{Setup, SlowPath, SlowPathThread, send_end_markers};
-use tables::{Layout, Pins, TableFiles, Tables};
+use tables::{GoingOn, Layout, Pins, TableFiles, Tables};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use topology::Topology;
@@ -33,6 +33,8 @@ use crate::reload::{Handed, Reloader, Successor, Text};
 use crate::running::{Running, Shared};
 use crate::telemetry::{self, Last};
 use crate::usage_log::UsageLog;
+#[cfg(feature = "dpdk")]
+use crate::workers;
 use crate::{access, n4, plan, recovery, system};
 
 /// Time in which a signal that has come is seen.
@@ -98,6 +100,7 @@ pub(crate) fn run(config: Config, process: &mut Process) -> Result<Option<Succes
     };
     let node = home(&config, &topology);
     let control = prepare(&config, node, &asker, (asked, &mut process.sockets))?;
+    let packets_go_on = control.packets_go_on();
     let (records, queue) = telemetry::queue();
     let control = control.telling(records);
 
@@ -117,6 +120,7 @@ pub(crate) fn run(config: Config, process: &mut Process) -> Result<Option<Succes
                 .map(Handed::state)
                 .unwrap_or_default()
         },
+        packets_go_on,
         nrf: None,
         nupf: None,
         spans: None,
@@ -233,10 +237,15 @@ fn prepare(
 ) -> Result<Control> {
     let loading = Instant::now();
     let mut beginning = Beginning::open(config, || new_identity(config))?;
-    let attaches_late = beginning.as_ref().is_some_and(Beginning::attaches_late);
     let pins = beginning.as_mut().and_then(Beginning::take_pins);
     let files = beginning.as_mut().and_then(Beginning::take_table_files);
     let mut tables = open_tables(config, node, (pins, files))?;
+    if let Some(beginning) = &mut beginning
+        && tables.going_on() == GoingOn::Already
+    {
+        beginning.attach_late();
+    }
+    let attaches_late = beginning.as_ref().is_some_and(Beginning::attaches_late);
     let setup = set_up(config, &mut tables)?;
     let listener = {
         let asker = asker.clone();
@@ -350,7 +359,13 @@ fn open_tables(
         #[cfg(feature = "dpdk")]
         (DatapathKind::Dpdk, _) => {
             let settings = plan::dpdk(config, node);
-            Tables::dpdk_in(&layout, &ports, &options, &settings, files)?
+            match files {
+                Some(files) if files.are_all() => {
+                    let apart = (files, workers::start(&config.log));
+                    Tables::dpdk_apart(&layout, &ports, &options, &settings, apart)?
+                }
+                files => Tables::dpdk_in(&layout, &ports, &options, &settings, files)?,
+            }
         }
         #[cfg(not(feature = "dpdk"))]
         (DatapathKind::Dpdk, _) => bail!("datapath.kind: this turnpiked was built without DPDK"),

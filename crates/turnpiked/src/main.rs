@@ -33,6 +33,8 @@ mod telemetry;
 mod text;
 mod usage_log;
 mod whole_file;
+#[cfg(feature = "dpdk")]
+mod workers;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -162,6 +164,13 @@ enum Command {
         /// The file.
         file: PathBuf,
     },
+    /// Workers of DPDK, in a process of their own, as turnpiked starts it.
+    #[cfg(feature = "dpdk")]
+    #[command(hide = true)]
+    Workers {
+        /// Settings of its log.
+        log: String,
+    },
 }
 
 fn main() -> ExitCode {
@@ -175,6 +184,8 @@ fn main() -> ExitCode {
     let (file, run) = match (arguments.command, arguments.config) {
         (Some(Command::CheckConfig { file }), _) => (file, false),
         (Some(Command::Detach { file }), _) => return detach(&file),
+        #[cfg(feature = "dpdk")]
+        (Some(Command::Workers { log }), _) => return workers::run(&log),
         (None, Some(file)) => (file, true),
         // clap asks for one of them.
         (None, None) => return ExitCode::from(2),
@@ -332,6 +343,7 @@ mod tests {
         let documents = cli::documents(&PROGRAM, command.clone()).unwrap();
         let names: Vec<String> = command
             .get_subcommands()
+            .filter(|below| !below.is_hide_set())
             .map(|below| format!("man/turnpiked-{}.8", below.get_name()))
             .collect();
         assert!(names.len() > 1, "{names:?}");

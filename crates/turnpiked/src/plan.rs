@@ -245,6 +245,22 @@ pub(crate) fn cores(config: &Config, topology: &Topology) -> CoresReport {
     }
 }
 
+/// Whether workers of DPDK have the same of both configurations, but for tables.
+#[cfg(feature = "dpdk")]
+pub(crate) fn are_workers_alike(one: &Config, other: &Config) -> bool {
+    let of = |config: &Config| {
+        let layout = layout(config);
+        let settings = (dpdk(config, None), ports(config));
+        (settings, layout.workers, layout.shaping)
+    };
+    of(one) == of(other)
+}
+
+#[cfg(not(feature = "dpdk"))]
+pub(crate) fn are_workers_alike(_: &Config, _: &Config) -> bool {
+    true
+}
+
 /// Settings of DPDK's environment. `node`: NUMA node of the NICs.
 #[cfg(feature = "dpdk")]
 pub(crate) fn dpdk(config: &Config, node: Option<u32>) -> tables::dpdk::Settings {

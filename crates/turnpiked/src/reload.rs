@@ -93,7 +93,7 @@ fn now() -> u64 {
 }
 
 /// Everything that speaks against it on this machine.
-fn judge(text: &str, running: &Config, topology: Topology) -> Judged {
+fn judge(text: &str, (running, packets_go_on): (&Config, bool), topology: Topology) -> Judged {
     let reasons = |problems: Vec<Problem>| problems.iter().map(ToString::to_string).collect();
     let config = match config::parse(text) {
         Ok(config) => config,
@@ -124,8 +124,9 @@ fn judge(text: &str, running: &Config, topology: Topology) -> Judged {
         )),
     }
     let mut reasons: Vec<String> = reasons(problems);
+    let go_on = (packets_go_on, plan::are_workers_alike(running, &config));
     for Change { key, takes, .. } in &changes {
-        match (takes, hindrance(running)) {
+        match (takes, hindrance(running, go_on)) {
             (Takes::Restart(reason), _) => reasons.push(format!("{key}: {reason}")),
             (Takes::TakeOver, Some(why)) => {
                 reasons.push(format!("{key}: takes a start of turnpiked: {why}"));
@@ -165,8 +166,10 @@ impl Reloader {
 
     async fn judge(&self, text: String) -> Judged {
         let (running, topology) = (self.running.config(), Topology::clone(&self.topology));
+        let goes_on = self.running.packets_go_on();
         // It reads files and asks the kernel.
-        let judged = tokio::task::spawn_blocking(move || judge(&text, &running, topology)).await;
+        let judged =
+            tokio::task::spawn_blocking(move || judge(&text, (&running, goes_on), topology)).await;
         judged.unwrap_or_else(|error| refused(error.to_string()))
     }
 

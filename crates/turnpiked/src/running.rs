@@ -16,6 +16,8 @@ pub(crate) struct Running {
     /// Token of requests that change something. `None`: nobody may.
     pub(crate) token_to_change: Option<Arc<str>>,
     pub(crate) state: ConfigState,
+    /// They do without this process.
+    pub(crate) packets_go_on: bool,
     /// `None`: there is no `[nrf]`.
     pub(crate) nrf: Option<NrfReport>,
     /// `None`: there is no `[nupf]`.
@@ -51,6 +53,10 @@ impl Shared {
 
     pub(crate) fn config(&self) -> Arc<Config> {
         Arc::clone(&self.0.borrow().config)
+    }
+
+    pub(crate) fn packets_go_on(&self) -> bool {
+        self.0.borrow().packets_go_on
     }
 
     pub(crate) fn spans(&self) -> Option<Spans> {

@@ -384,17 +384,17 @@ static void take(struct tp_worker *w, const struct tp_dpdk_record *record, struc
 		put_out(out, record->port, m);
 }
 
-/* Frames that the kernel sends, and threads beside workers: all that are there now. */
-static __u32 serve_kernel(struct tp_dpdk_worker *d, struct tp_worker *w, struct out *out)
+/* Records of one queue: all that are there now. */
+static __u32 serve_queue(struct tp_dpdk_worker *d, struct tp_worker *w, struct tp_queue *q, struct out *out)
 {
-	__u64 there = __atomic_load_n(&d->from_kernel->written, __ATOMIC_ACQUIRE);
+	__u64 there = __atomic_load_n(&q->state->written, __ATOMIC_ACQUIRE);
 	struct tp_dpdk_record record;
-	__u32 n = 0, port, len;
+	__u32 n = 0, len;
 	struct rte_mbuf *m;
 	const __u8 *at;
 	void *to;
 
-	while (d->from_kernel->read != there && (at = tp_queue_peek(d->from_kernel, &len))) {
+	while (q->state->read != there && (at = tp_queue_peek(q, &len))) {
 		memcpy(&record, at, sizeof(record));
 		m = rte_pktmbuf_alloc(d->shared->pool);
 		to = m ? rte_pktmbuf_append(m, (__u16)(len - sizeof(record))) : NULL;
@@ -405,11 +405,21 @@ static __u32 serve_kernel(struct tp_dpdk_worker *d, struct tp_worker *w, struct 
 			count_drops(w, record.port, m ? TP_DROP_FRAME_TOO_LONG : TP_DROP_NO_BUFFER, 1);
 			rte_pktmbuf_free(m);
 		}
-		tp_queue_release(d->from_kernel, len);
+		tp_queue_release(q, len);
 		if (out->n[record.port] == TP_DPDK_BURST)
 			send_out(d, w, record.port, record.port, out);
 		n++;
 	}
+	return n;
+}
+
+/* Frames that the kernel sends, and threads beside workers. */
+static __u32 serve_kernel(struct tp_dpdk_worker *d, struct tp_worker *w, struct out *out)
+{
+	__u32 n = serve_queue(d, w, d->from_kernel, out), port;
+
+	if (d->from_control)
+		n += serve_queue(d, w, d->from_control, out);
 	for (port = 0; n && port < d->shared->n_ports; port++)
 		send_out(d, w, port, port, out);
 	return n;

@@ -113,6 +113,7 @@ void tp_dpdk_polled(const struct tp_dpdk_shared *shared, __u32 number, struct tp
 struct tp_dpdk_worker {
 	struct tp_dpdk_shared *shared;
 	struct tp_queue *from_kernel;
+	struct tp_queue *from_control; /* of another process, whose writers wake by from_kernel's descriptor; NULL: there is none */
 	struct tp_dpdk_polls polls; /* run to completion */
 	__u16 queue;		    /* of every port, to send by */
 	__u32 receivers; /* 0: run to completion */
@@ -145,6 +146,7 @@ struct tp_dpdk_sleeper {
 	const struct tp_dpdk_shared *shared;
 	struct tp_dpdk_polls polls;   /* none: receive cores wake it */
 	struct tp_queue *from_kernel; /* ... or this one; NULL: it has none */
+	struct tp_queue *from_control; /* ... or this one, which has no descriptor of its own; NULL: it has none */
 	int epoll;
 };
 

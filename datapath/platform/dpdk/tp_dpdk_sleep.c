@@ -61,6 +61,9 @@ void tp_dpdk_arm(const struct tp_dpdk_sleeper *s)
 	each_queue(s, STEP_ARM);
 	if (s->from_kernel)
 		tp_queue_rest(s->from_kernel);
+	/* After the descriptor was read: whoever is told from here on makes it readable again. */
+	if (s->from_control)
+		tp_queue_rest(s->from_control);
 }
 
 int tp_dpdk_sleep(const struct tp_dpdk_sleeper *s, __u32 ms)

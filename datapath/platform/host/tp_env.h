@@ -96,8 +96,10 @@ static TP_INLINE __u64 tp_clock(struct tp_env *env, struct tp_cpu *cpu)
 	return env->now_ns;
 }
 
-/* What this process runs ends with it. */
-static TP_INLINE int tp_is_unmanaged(struct tp_env *env, const struct tp_config *config, struct tp_cpu *cpu) { return 0; }
+static TP_INLINE int tp_is_unmanaged(struct tp_env *env, const struct tp_config *config, struct tp_cpu *cpu)
+{
+	return tp_unlikely(config->managed_until_ns) && env->now_ns > config->managed_until_ns;
+}
 
 static TP_INLINE int tp_redirect(struct tp_env *env, __u32 port)
 {

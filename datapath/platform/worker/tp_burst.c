@@ -134,7 +134,7 @@ static TP_INLINE void burst_seek(struct tp_burst *b)
 	b->n_going = 0;
 	for (j = 0; j < n; j++) {
 		p = &b->packet[b->going[j]];
-		r = tp_seek(p);
+		r = tp_sought(&b->run, p);
 		if (tp_unlikely(r)) {
 			b->outcome[b->going[j]] = tp_send_unsought(&b->run, p, r);
 			continue;

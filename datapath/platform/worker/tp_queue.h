@@ -14,13 +14,19 @@
 extern "C" {
 #endif
 
-struct tp_queue {
+/* How far a queue is: memory that all have who use it, zero at first. */
+struct tp_queue_state {
 	_Alignas(64) __u64 written; /* octets promised to writers, ever */
 	_Alignas(64) __u64 read;    /* octets given back by the reader, ever */
 	__u32 told;		    /* the descriptor is readable, or about to be */
-	int fd;			    /* an eventfd; below 0: nobody is woken */
-	_Alignas(64) __u8 *data;    /* zero at first; aligned to 8 */
-	__u64 size;		    /* a power of two */
+};
+
+/* A queue, as one process has it. */
+struct tp_queue {
+	struct tp_queue_state *state;
+	__u8 *data; /* zero at first; aligned to 8 */
+	__u64 size; /* a power of two */
+	int fd;	    /* an eventfd; below 0: nobody is woken */
 };
 
 /* Room for a record of len octets, which tp_queue_commit() completes. NULL: there is none. Any thread. */

@@ -60,7 +60,7 @@ const LIMIT_S: u64 = 240;
 const SHAPE: (&str, &str) = ("[qos]", "mode = \"shape\"");
 
 /// DPDK has tables in huge pages alone.
-const LEAVING_COUNTS: &str = "dir = \"{folder}/huge-pages\"";
+const IN_HUGE_PAGES: &str = "dir = \"{folder}/huge-pages\"";
 
 /// One scenario.
 pub struct Scenario {
@@ -82,6 +82,8 @@ pub struct Scenario {
     fragments: bool,
     /// It does something to the other end of memifs.
     memif: bool,
+    /// It does something to workers in a process of their own.
+    apart: bool,
 }
 
 impl Scenario {
@@ -96,6 +98,7 @@ impl Scenario {
             alone: false,
             fragments: false,
             memif: false,
+            apart: false,
         }
     }
 
@@ -139,6 +142,12 @@ impl Scenario {
     fn fragments(mut self) -> Self {
         self.fragments = true;
         self
+    }
+
+    /// It does something to workers in a process of their own.
+    fn apart(mut self) -> Self {
+        self.apart = true;
+        self.line("[state]", IN_HUGE_PAGES)
     }
 
     /// It does something to the other end of memifs.
@@ -197,7 +206,7 @@ impl Scenario {
 
     /// Packets go on without turnpiked.
     fn outlasting(self) -> Self {
-        self.line("[state]", "dir = \"{folder}\"")
+        self.line("[state]", IN_HUGE_PAGES)
             .line("[state]", "bpffs = \"{folder}/bpffs\"")
     }
 
@@ -208,7 +217,7 @@ impl Scenario {
 
     /// What packets have counted stays without turnpiked, though they do not go on.
     fn leaving_counts(self) -> Self {
-        self.line("[state]", LEAVING_COUNTS)
+        self.line("[state]", IN_HUGE_PAGES)
     }
 
     /// Feature that the machine, or the data path, lacks, so that it cannot be run here.
@@ -221,12 +230,20 @@ impl Scenario {
             && Datapath::chosen() != Datapath::Xdp
         {
             Some("xdp alone spreads users over CPUs")
-        } else if self.outlasts() && Datapath::chosen() != Datapath::Xdp {
-            Some("xdp alone goes on without turnpiked")
-        } else if self.wanted.lines.contains(&("[state]", LEAVING_COUNTS))
-            && Datapath::chosen() == Datapath::Xdp
+        } else if self.outlasts() && Datapath::chosen() == Datapath::Kernel {
+            Some("packets end with turnpiked")
+        } else if self.outlasts() && Datapath::chosen() == Datapath::DpdkMemif {
+            Some("the other end of memifs ends with turnpiked")
+        } else if self.wanted.lines.contains(&("[state]", IN_HUGE_PAGES))
+            && !self.outlasts()
+            && !self.apart
+            && Datapath::chosen() != Datapath::Kernel
         {
-            Some("xdp goes on without turnpiked")
+            Some("packets go on without turnpiked")
+        } else if self.apart && !Datapath::chosen().is_dpdk() {
+            Some("dpdk alone has workers in a process of their own")
+        } else if self.apart && Datapath::chosen() == Datapath::DpdkMemif {
+            Some("the other end of memifs ends with turnpiked")
         } else if self.memif && Datapath::chosen() != Datapath::DpdkMemif {
             Some("dpdk-memif alone has memifs")
         } else if self.fragments && Datapath::chosen().is_dpdk() {

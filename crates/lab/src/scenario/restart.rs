@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail, ensure};
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
 use rs_pfcp::ie::framed_route::FramedRoute;
 use rs_pfcp::ie::reporting_triggers::ReportingTriggers;
 use rs_pfcp::message::MsgType;
@@ -22,6 +22,7 @@ use crate::dn;
 use crate::flow::{self, Shape};
 use crate::ping::unanswered;
 use crate::smf::{Event, SessionPlan, Style, Urr, Used, query_urr, used};
+use crate::upf::{self, Upf};
 use crate::world::{Attached, Family, World};
 
 pub(super) fn scenarios() -> Vec<Scenario> {
@@ -104,6 +105,12 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             upf_shutdown,
         )
         .smfs(2),
+        Scenario::new(
+            "workers-killed",
+            "the UPF ends with the process of its workers, or the next one ends those that hang, and sessions go on",
+            workers_killed,
+        )
+        .apart(),
         Scenario::new(
             "memif-peer-restart",
             "what is at the other end of memifs is killed under traffic, and comes back",
@@ -223,7 +230,8 @@ fn upf_killed_spread(world: &mut World) -> Result<String> {
 
 /// Names of unsettled files of a UPF: one for each start that ended when packets may have met its tables.
 fn unsettled(folder: &Path) -> BTreeSet<OsString> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let state = folder.join("huge-pages");
+    let entries = fs::read_dir(state).into_iter().flatten().flatten();
     let names = entries.map(|entry| entry.file_name());
     names
         .filter(|name| name.to_string_lossy().contains(".tables-"))
@@ -245,7 +253,7 @@ fn end_early(world: &World, after: Duration) -> Result<bool> {
         let Some((name, at)) = met.get() else {
             return false;
         };
-        was_early.set(folder.join(name).exists());
+        was_early.set(folder.join("huge-pages").join(name).exists());
         elapsed - *at >= after
     })?;
     Ok(was_early.get())
@@ -312,6 +320,10 @@ fn killed_under_traffic(
     upf.stop(Signal::SIGTERM)?;
     let server = dn::server_for(attached.address()?);
     unanswered(&attached.ue.netns, server, 2).context("after an ordinary end")?;
+    ensure!(
+        Upf::workers(&world.upf_ns).is_err(),
+        "workers outlive an ordinary end"
+    );
     Ok(format!(
         "{TIMES} times, and {met} starts while they took over; {} packets up and {} down, each counted once",
         sent.packets[0], sent.packets[1]
@@ -541,6 +553,40 @@ fn upf_shutdown(world: &mut World) -> Result<String> {
     let again = world.attach("again", &attached.session.plan, 0, 0)?;
     ping_all(&again)?;
     Ok("both SMFs were told; a new start works".to_owned())
+}
+
+fn workers_killed(world: &mut World) -> Result<String> {
+    let attached = world.attach_plain("ue1", Family::Dual)?;
+    ping_all(&attached)?;
+    let recovery = world.smf(0)?.heartbeat()?;
+    for signal in [Signal::SIGKILL, Signal::SIGTERM, Signal::SIGSTOP] {
+        let workers = Upf::workers(&world.upf_ns)?;
+        let mut upf = world.upf.take().context("the UPF is down")?;
+        if signal != Signal::SIGSTOP {
+            kill(workers, signal)?;
+            eventually("it ends, too", || Ok(upf.alive().is_err()))?;
+        } else {
+            // The end of its parent would have one go on that was stopped before.
+            upf.stop(Signal::SIGKILL)?;
+            kill(workers, signal)?;
+        }
+        world.start_upf()?;
+        ensure!(
+            Upf::workers(&world.upf_ns)? != workers,
+            "they hang, and are still there"
+        );
+        ensure!(world.sessions()? == 1, "after {signal}");
+        ensure!(world.smf(0)?.heartbeat()? == recovery, "after {signal}");
+        ping_all(&attached).with_context(|| format!("after {signal}"))?;
+    }
+    let upf = world.upf.take().context("the UPF is down")?;
+    let folder = upf.folder().to_owned();
+    upf.stop(Signal::SIGKILL)?;
+    ping_all(&attached).context("without it")?;
+    let removed = upf::detach(&folder)?;
+    ensure!(removed.contains("workers of DPDK"), "{removed}");
+    ensure!(Upf::workers(&world.upf_ns).is_err(), "after detach");
+    Ok("killed, stopped, and detached".to_owned())
 }
 
 fn smf_lost(world: &mut World) -> Result<String> {

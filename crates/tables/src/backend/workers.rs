@@ -1,18 +1,18 @@
-//! The pipeline in threads of this process, each with packets of its own.
+//! The pipeline in threads, each with packets of its own: of this process, or of one that goes on without it.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
 use std::{fmt, io};
 
+#[cfg(feature = "dpdk")]
+pub(crate) mod apart;
+mod crew;
 #[cfg(feature = "dpdk")]
 pub(crate) mod dpdk;
 pub(crate) mod kernel;
 
-use super::{Backend, Builds, Records};
+use super::{Backend, Builds, GoingOn, Records};
 use crate::abi::Features;
-use crate::clock::monotonic_ns;
 use crate::error::SetupError;
 use crate::frame_socket::Egress;
 use crate::grace::{Barrier, Bystander};
@@ -20,15 +20,25 @@ use crate::handover::Handover;
 use crate::layout::{Layout, Memory};
 use crate::pipeline::{Run, RunTogether};
 use crate::port::PortConfig;
+use crate::queue::Queue;
 use crate::ring::Ring;
 use crate::shaping::Departure;
 use crate::table_files::TableFiles;
 use crate::trace::TraceRecord;
 use crate::verdict::Verdict;
-use crate::worker::{Burst, FRAME_MAX, Shared, Worker};
+use crate::worker::{Burst, FRAME_MAX, Shared, Within, Worker};
+use crew::Crew;
 
-/// Time between two attempts of a worker that fails.
-const PAUSE: Duration = Duration::from_millis(10);
+/// Everything that traffic is opened for.
+#[cfg_attr(not(feature = "dpdk"), expect(dead_code, reason = "for workers apart"))]
+pub(crate) struct Site<'s> {
+    pub(crate) layout: &'s Layout,
+    pub(crate) ports: &'s [PortConfig],
+    pub(crate) workers: usize,
+    pub(crate) shared: &'s Shared,
+    /// Of the tables.
+    pub(crate) files: Option<&'s TableFiles>,
+}
 
 /// Source and destination of one worker's frames.
 pub(crate) trait Traffic: Send + Sized + 'static {
@@ -40,12 +50,8 @@ pub(crate) trait Traffic: Send + Sized + 'static {
         0
     }
 
-    /// Traffic of so many workers, then of all helpers, and the interface of each port.
-    fn open(
-        setup: &Self::Setup,
-        ports: &[PortConfig],
-        workers: usize,
-    ) -> Result<(Vec<Self>, Vec<u32>), SetupError>;
+    /// Traffic of all workers, then of all helpers, and the interface of each port.
+    fn open(setup: &Self::Setup, site: &Site<'_>) -> Result<(Vec<Self>, Vec<u32>), SetupError>;
 
     /// Whether it takes up interfaces that were made anew, by their numbers in the tables.
     fn takes_up() -> bool {
@@ -69,6 +75,48 @@ pub(crate) trait Traffic: Send + Sized + 'static {
         Egress::default()
     }
 
+    /// Whether tables are in files, or there are none.
+    fn needs_files() -> bool {
+        false
+    }
+
+    /// Everything that workers share beside tables, for so many threads.
+    fn share(
+        _: &Self::Setup,
+        layout: &Layout,
+        memory: Memory,
+        threads: usize,
+        _: Option<&TableFiles>,
+    ) -> io::Result<Shared> {
+        Shared::new(layout, memory, threads, &Within)
+    }
+
+    /// Barrier for packets under way in these threads.
+    fn barrier(_: &Self::Setup, all: Vec<Bystander>) -> Barrier {
+        Barrier::threads(all)
+    }
+
+    /// An error: nobody runs packets any more.
+    fn check(_: &Self::Setup) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// How packets go on without this process.
+    fn going_on(_: &Self::Setup) -> GoingOn {
+        GoingOn::Nowhere
+    }
+
+    /// From now on they do, or they end with it from now on.
+    fn set_going_on(_: &Self::Setup, _: bool) {}
+
+    /// From now on it sends what another process gives it by this queue, which lives until it is told of another one.
+    fn follow(&mut self, _: Option<&Queue>) {}
+
+    /// Have what is finished in this process leave, before packets meet the tables. The interface of each port; `None`: it cannot yet.
+    fn lead(_: &Self::Setup, _: &Site<'_>) -> Result<Option<Vec<u32>>, SetupError> {
+        Ok(None)
+    }
+
     /// The worker ends: what waits has no other owner.
     fn stop(&mut self, _: &mut Worker) {}
 
@@ -84,6 +132,7 @@ pub(crate) struct Workers<T: Traffic> {
     setup: T::Setup,
     /// Of the tables.
     files: Option<TableFiles>,
+    layout: Layout,
     shared: Shared,
     ports: Vec<PortConfig>,
     is_threaded: bool,
@@ -91,8 +140,7 @@ pub(crate) struct Workers<T: Traffic> {
     /// One for each worker and helper, and one for frames that are run by hand.
     bystanders: Vec<Bystander>,
     by_hand: Mutex<(Worker, Burst)>,
-    stop: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<()>>,
+    crew: Crew,
     /// Workers and helpers that have no thread, where none has.
     unthreaded: Vec<(T, Worker)>,
     handover: Handover,
@@ -107,64 +155,21 @@ impl<T: Traffic> Workers<T> {
         all
     }
 
-    fn start(&mut self, mut traffic: T, number: usize) -> io::Result<JoinHandle<()>> {
-        let mut worker = Worker::new(&self.shared, number, &self.ports)?;
-        let (bystander, stop) = (self.bystanders[number].clone(), Arc::clone(&self.stop));
-        let name = traffic.thread_name(number);
-        let shapes = self.shared.shaping.is_some();
-        let work = move || {
-            if shapes {
-                // SAFETY: no pointer is given. A sleep ends when a frame is due, not 50 microseconds later.
-                unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_000) };
-            }
-            let mut burst = Burst::new(FRAME_MAX);
-            let mut load = worker.load();
-            let mut fails = false;
-            while !stop.load(Ordering::Relaxed) {
-                let looking = bystander.look();
-                let served = traffic.serve(&mut worker, &mut burst);
-                drop(looking);
-                let slept = match served {
-                    Ok(0) => {
-                        load.rests(monotonic_ns());
-                        let slept = traffic.sleep(&worker);
-                        load.rests(monotonic_ns());
-                        slept
-                    }
-                    other => {
-                        load.works(monotonic_ns);
-                        other.map(drop)
-                    }
-                };
-                // The other ways in may still serve, and this one may come back.
-                if let Err(error) = &slept {
-                    if !fails {
-                        tracing::error!(%error, number, "a worker cannot receive all its packets");
-                    }
-                    std::thread::sleep(PAUSE);
-                }
-                fails = slept.is_err();
-            }
-            let packets = worker.waiting();
-            if packets > 0 {
-                tracing::warn!(
-                    number,
-                    packets,
-                    "lost with a worker that ends: they waited for their rates"
-                );
-            }
-            traffic.stop(&mut worker);
-        };
-        Builder::new().name(name).spawn(work)
+    fn site(&self) -> Site<'_> {
+        Site {
+            layout: &self.layout,
+            ports: &self.ports,
+            workers: self.workers,
+            shared: &self.shared,
+            files: self.files.as_ref(),
+        }
     }
-}
 
-impl<T: Traffic> Drop for Workers<T> {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        for thread in self.threads.drain(..) {
-            // One that has panicked has said so.
-            let _ = thread.join();
+    /// These are the interfaces of ports.
+    fn lead_by(&self, ifindexes: Vec<u32>) {
+        let slots = &self.shared.memory.config[0].port_ifindex;
+        for (slot, ifindex) in slots.iter().zip(ifindexes) {
+            slot.store(ifindex, Ordering::Release);
         }
     }
 }
@@ -196,6 +201,9 @@ impl<T: Traffic + fmt::Debug> Backend for Workers<T> {
             Some(wanted) => {
                 let places = wanted.places(layout.node);
                 Memory::new(layout, threads + 1, &places).or_else(|error| {
+                    if T::needs_files() {
+                        return Err(error);
+                    }
                     tracing::error!(%error, "tables cannot lie in state.dir: what they count since sessions report is lost if this process is killed");
                     files = None;
                     Memory::anonymous(layout, threads + 1)
@@ -203,21 +211,22 @@ impl<T: Traffic + fmt::Debug> Backend for Workers<T> {
             }
             None => Memory::anonymous(layout, threads + 1)?,
         };
-        let shared = Shared::new(layout, memory, threads + 1, features)?;
+        let shared = T::share(&setup, layout, memory, threads + 1, files.as_ref())?;
+        shared.features().store(features.bits(), Ordering::Release);
         let by_hand = Worker::new(&shared, threads, ports)?;
         let own = T::handover(&setup).filter(|_| shared.shaping.is_some());
         Ok(Self {
             handover: own.unwrap_or_else(|| shared.handover()),
             setup,
             files,
+            layout: layout.clone(),
+            bystanders: (0..=threads).map(|n| shared.bystander(n)).collect(),
             shared,
             ports: ports.to_vec(),
             is_threaded: layout.workers > 0,
             workers,
-            bystanders: (0..=threads).map(|_| Bystander::default()).collect(),
             by_hand: Mutex::new((by_hand, Burst::new(FRAME_MAX))),
-            stop: Arc::default(),
-            threads: Vec::new(),
+            crew: Crew::default(),
             unthreaded: Vec::new(),
         })
     }
@@ -230,22 +239,39 @@ impl<T: Traffic + fmt::Debug> Backend for Workers<T> {
         self.files.as_ref()
     }
 
+    fn check(&self) -> io::Result<()> {
+        T::check(&self.setup)
+    }
+
+    fn going_on(&self) -> GoingOn {
+        T::going_on(&self.setup)
+    }
+
+    fn set_going_on(&self, without: bool) {
+        T::set_going_on(&self.setup, without);
+    }
+
+    fn lead(&mut self) -> Result<(), SetupError> {
+        if let Some(ifindexes) = T::lead(&self.setup, &self.site())? {
+            self.lead_by(ifindexes);
+        }
+        Ok(())
+    }
+
     fn attach(&mut self) -> Result<(), SetupError> {
-        let (traffic, ifindexes) = T::open(&self.setup, &self.ports, self.workers)?;
         if let Some(files) = &self.files {
             files.are_met();
         }
-        for (slot, ifindex) in self.memory().config[0].port_ifindex.iter().zip(ifindexes) {
-            slot.store(ifindex, Ordering::Release);
-        }
+        let (traffic, ifindexes) = T::open(&self.setup, &self.site())?;
+        self.lead_by(ifindexes);
         for (number, traffic) in traffic.into_iter().enumerate() {
             if !self.is_threaded {
                 let worker = Worker::new(&self.shared, number, &self.ports)?;
                 self.unthreaded.push((traffic, worker));
                 continue;
             }
-            let thread = self.start(traffic, number)?;
-            self.threads.push(thread);
+            self.crew
+                .start(&self.shared, &self.ports, number, traffic)?;
         }
         Ok(())
     }
@@ -280,7 +306,7 @@ impl<T: Traffic + fmt::Debug> Backend for Workers<T> {
     }
 
     fn replace(&mut self, features: Features) -> io::Result<()> {
-        let live = &self.shared.features;
+        let live = self.shared.features();
         live.store(features.bits(), Ordering::Release);
         Ok(())
     }
@@ -294,7 +320,7 @@ impl<T: Traffic + fmt::Debug> Backend for Workers<T> {
     }
 
     fn barrier(&self) -> io::Result<Barrier> {
-        Ok(Barrier::threads(self.bystanders.clone()))
+        Ok(T::barrier(&self.setup, self.bystanders.clone()))
     }
 
     fn ring(&self, records: Records) -> Result<Option<Ring>, SetupError> {
@@ -358,11 +384,7 @@ pub(crate) struct ByHand;
 impl Traffic for ByHand {
     type Setup = ();
 
-    fn open(
-        (): &Self::Setup,
-        _: &[PortConfig],
-        _: usize,
-    ) -> Result<(Vec<Self>, Vec<u32>), SetupError> {
+    fn open((): &Self::Setup, _: &Site<'_>) -> Result<(Vec<Self>, Vec<u32>), SetupError> {
         Ok((Vec::new(), Vec::new()))
     }
 

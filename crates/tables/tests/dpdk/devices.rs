@@ -1,7 +1,7 @@
 //! Kinds of devices, each as port of N6: what a UE sends arrives at the far end, and what the far end sends for this host
 //! arrives at its kernel.
 
-use std::fs::{read, read_to_string, write};
+use fs::{read, read_to_string, write};
 use std::path::PathBuf;
 
 use super::*;
@@ -70,7 +70,7 @@ fn af_xdp() {
 
 /// How often the worker has slept.
 fn slept() -> u64 {
-    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let tasks = fs::read_dir("/proc/self/task").unwrap();
     let paths = tasks.map(|task| task.unwrap().path());
     let is_worker = |path: &PathBuf| {
         read_to_string(path.join("comm")).is_ok_and(|name| name.trim() == "worker-0")
@@ -186,7 +186,7 @@ fn pcap() {
     let _alone = ONE_BY_ONE.lock().unwrap_or_else(PoisonError::into_inner);
     in_a_namespace();
     let folder = std::env::temp_dir().join(format!("turnpike-pcap-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
+    fs::create_dir_all(&folder).unwrap();
     let [into, out] = ["in", "out"].map(|name| folder.join(name));
     write(&into, capture(&arp())).unwrap();
     let (from, to) = (into.display(), out.display());
@@ -201,7 +201,7 @@ fn pcap() {
     drop(over);
     // An Ethernet header and the UE's packet of 44 octets, in a file that is whole when the port is closed.
     assert!(captured(&out).contains(&58), "{:?}", captured(&out));
-    std::fs::remove_dir_all(&folder).unwrap();
+    fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]

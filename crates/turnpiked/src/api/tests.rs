@@ -291,6 +291,7 @@ const TO_CHANGE: &str = "0123456789abcdef0123456789abcdef";
 fn api_of(asker: Asker, token: Option<&str>) -> Api {
     let token: Option<Arc<str>> = token.map(Arc::from);
     let running = Shared::new(Running {
+        packets_go_on: false,
         config: Arc::new(crate::config::parse(CONFIG).unwrap()),
         token_to_change: Some(token.clone().unwrap_or_else(|| TO_CHANGE.into())),
         token,

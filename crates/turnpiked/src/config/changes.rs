@@ -62,14 +62,21 @@ pub(crate) fn changes(before: &Config, after: &Config) -> Vec<Change> {
     judged.collect()
 }
 
-/// Why the program cannot start anew without losing packets; `None`: it can.
-pub(crate) fn hindrance(config: &Config) -> Option<&'static str> {
+/// Why the program cannot start anew without losing packets; `None`: it can. `packets_go_on`: they do without this process; `workers_go_on`:
+/// those in a process of their own can go on with the next configuration.
+pub(crate) fn hindrance(
+    config: &Config,
+    (packets_go_on, workers_go_on): (bool, bool),
+) -> Option<&'static str> {
     let state = &config.state;
     match config.datapath.kind {
         DatapathKind::Xdp if state.dir.is_some() && state.bpffs.is_some() => None,
         DatapathKind::Xdp => {
             Some("packets would stop meanwhile, without state.dir and state.bpffs")
         }
+        DatapathKind::Dpdk if packets_go_on => (!workers_go_on).then_some(
+            "workers of DPDK would start anew, too, and packets stop meanwhile: their settings, shaping or interfaces change",
+        ),
         DatapathKind::Kernel | DatapathKind::Dpdk => {
             Some("packets would stop meanwhile, as they go through this process")
         }
@@ -870,12 +877,17 @@ mod tests {
 
     #[test]
     fn starting_anew_wants_programs_that_outlive_the_process() {
-        assert_eq!(hindrance(&example()), None);
+        assert_eq!(hindrance(&example(), (true, true)), None);
         let mut config = example();
         config.state.bpffs = None;
-        assert!(hindrance(&config).unwrap().contains("state.bpffs"));
+        let why = hindrance(&config, (false, true)).unwrap();
+        assert!(why.contains("state.bpffs"));
         config = example();
         config.datapath.kind = DatapathKind::Dpdk;
-        assert!(hindrance(&config).is_some());
+        let why = hindrance(&config, (false, true)).unwrap();
+        assert!(why.contains("this process"));
+        let why = hindrance(&config, (true, false)).unwrap();
+        assert!(why.contains("workers"));
+        assert_eq!(hindrance(&config, (true, true)), None);
     }
 }

@@ -200,9 +200,15 @@ fn state(config: &Config) -> String {
                 OnStop::Release => "a stop releases them",
                 OnStop::Keep => "a stop leaves them",
             };
-            let packets = bpffs.as_ref().map_or(String::new(), |bpffs| {
-                format!(", packets go on for {unmanaged_s} s by {}", bpffs.display())
-            });
+            let packets = match (config.datapath.kind, bpffs) {
+                (DatapathKind::Dpdk, _) => format!(
+                    ", packets go on for {unmanaged_s} s by workers of their own where it has room in huge pages"
+                ),
+                (_, Some(bpffs)) => {
+                    format!(", packets go on for {unmanaged_s} s by {}", bpffs.display())
+                }
+                (_, None) => String::new(),
+            };
             let host = disk.as_ref().map_or(String::new(), |disk| {
                 format!(", and the host in {}", disk.display())
             });

@@ -160,8 +160,27 @@ impl Files {
 
     /// For tables of this process, which come after those of these generations.
     pub(super) fn tables(&self, after: u64, config: &Config) -> Option<TableFiles> {
-        let made = self.why_no_tables(config).and_then(|()| {
-            TableFiles::new(&self.path, after).context("no folder for tables can be made")
+        let made = self.why_no_tables(config).and_then(|for_two| {
+            let files = TableFiles::new(&self.path, after);
+            let files = files.context("no folder for tables can be made")?;
+            if config.datapath.kind != DatapathKind::Dpdk {
+                return Ok(files);
+            }
+            if !tables::can_have_workers(&self.path) {
+                tracing::warn!(
+                    "{:?}: the path is too long for a socket beside: packets end with this process",
+                    self.path
+                );
+                return Ok(files);
+            }
+            // Those of a process before this one are in that room already.
+            if after == 0 && !for_two {
+                tracing::warn!(
+                    "state.dir = {:?}: room for the tables of one process alone: packets stop with the next start",
+                    self.dir
+                );
+            }
+            Ok(files.for_all())
         });
         let made = made.inspect_err(|error| {
             tracing::warn!(
@@ -172,19 +191,20 @@ impl Files {
         made.ok()
     }
 
-    /// An error: they are not to lie in files.
-    fn why_no_tables(&self, config: &Config) -> Result<()> {
+    /// An error: they are not to lie in files. Whether there is room for those of another process beside.
+    fn why_no_tables(&self, config: &Config) -> Result<bool> {
         let is_memory = statfs(&self.dir)?.filesystem_type() == TMPFS_MAGIC;
         ensure!(is_memory, "no tmpfs");
         // There packets read tables for some nanoseconds each, and miss the TLB in small pages.
+        let is_dpdk = config.datapath.kind == DatapathKind::Dpdk;
         ensure!(
-            config.datapath.kind != DatapathKind::Dpdk || has_huge_pages(&self.dir),
+            !is_dpdk || has_huge_pages(&self.dir),
             "no tmpfs with huge=within_size"
         );
         // Sessions come first, and packets that wait for idle UEs: they take room as they come.
         let records = u64::from(config.limits.sessions) * RECORD_OCTETS as u64;
         let packets = u64::from(config.buffering.max_mib) << 20;
-        let tables = TableFiles::octets(&plan::layout(config));
+        let tables = TableFiles::octets(&plan::layout(config), is_dpdk);
         let wanted = tables + records + packets + ANSWERS_OCTETS as u64 + 2 * NODE_OCTETS;
         let room = statvfs(&self.dir)?;
         let available = room.blocks_available().saturating_mul(room.fragment_size());
@@ -204,7 +224,12 @@ impl Files {
             memory.octets >> 20,
             (wanted + tables) >> 20
         );
-        Ok(())
+        Ok(room.blocks() == 0 || available >= wanted + tables)
+    }
+
+    /// Workers in a process of their own end, if there are some, and packets with them. Whether there were. An error: they are still there.
+    pub(super) fn end_workers(&self) -> Result<bool> {
+        tables::end_workers(&self.path).context("workers of a turnpiked that is no more")
     }
 
     /// Of a start whose tables have this generation, until it has taken over.
@@ -279,7 +304,7 @@ impl Files {
             let is_ours = start.header.seed == former.header.seed;
             let is_after = start.header.tables > former.header.tables;
             // Else no packet has met its tables, or they are gone.
-            let has_counted = start.left().is_ok();
+            let has_counted = start.left(false).is_ok();
             (is_ours && is_after && has_counted).then_some(start)
         };
         let mut all: Vec<Former> = self.all_unsettled().iter().filter_map(read).collect();

@@ -7,7 +7,7 @@ use std::thread;
 
 use anyhow::Result;
 use session::{Core, Outbox, Record, RecordError, Time};
-use tables::{Left, LeftRequest, Pins, SetupError, Tables};
+use tables::{GoingOn, Left, LeftRequest, Pins, SetupError, Tables};
 
 use super::counts::Counts;
 use super::files::{Former, Header, LOST_SAID};
@@ -20,7 +20,8 @@ const ATTENDED: usize = 64;
 
 impl Former {
     /// Its tables; `None`: they ended with it.
-    pub(super) fn left(&self) -> Result<Option<Left>, SetupError> {
+    /// `are_met`: workers of it still run packets.
+    pub(super) fn left(&self, are_met: bool) -> Result<Option<Left>, SetupError> {
         let Header {
             bpffs,
             node_id,
@@ -29,7 +30,7 @@ impl Former {
             ..
         } = &self.header;
         if *in_files {
-            return Left::in_files(&self.front, *tables).map(Some);
+            return Left::in_files(&self.front, *tables, are_met).map(Some);
         }
         let left = bpffs
             .as_ref()
@@ -37,9 +38,9 @@ impl Former {
         left.transpose()
     }
 
-    /// It and its tables.
+    /// It and its tables, when no packet meets them any more.
     pub(super) fn with_tables(self) -> (Self, Result<Option<Left>, SetupError>) {
-        let left = self.left();
+        let left = self.left(false);
         (self, left)
     }
 
@@ -92,7 +93,8 @@ impl Former {
     /// Sessions that are taken in from now on go on with the meters of its tables, unless they ended with it. Whether there are some.
     pub(super) fn offer_meters(&self, core: &mut Core<Tables>) -> bool {
         // Tables that are gone are missed when it comes to what they have counted, and said to be.
-        let left = self.left().ok().flatten();
+        let are_met = core.tables().going_on() == GoingOn::Already;
+        let left = self.left(are_met).ok().flatten();
         let is_there = left.is_some();
         if let Some(left) = left {
             core.tables_mut().go_on_with(left.meters());

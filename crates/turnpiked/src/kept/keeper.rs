@@ -243,6 +243,9 @@ impl Kept {
             disk.end(End::Remove);
         }
         self.files.remove();
+        if let Err(error) = self.files.end_workers() {
+            tracing::error!("{error:#}");
+        }
     }
 }
 

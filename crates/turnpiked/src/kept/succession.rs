@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use report::StateReport;
 use session::{Core, Outbox, Time};
 use slowpath::{BufferBounds, KeptPackets};
-use tables::{LeftPackets, Numbers, Pins, TableFiles, Tables};
+use tables::{GoingOn, LeftPackets, Numbers, Pins, TableFiles, Tables};
 
 use super::counts::Counts;
 use super::elsewhere::Elsewhere;
@@ -143,6 +143,9 @@ impl Beginning {
             DatapathKind::Xdp => None,
             DatapathKind::Kernel | DatapathKind::Dpdk => files.tables(latest, config),
         };
+        if !tables.as_ref().is_some_and(TableFiles::are_all) && files.end_workers()? {
+            tracing::warn!("workers of the process before this one cannot go on: packets stop");
+        }
         if !is_xdp {
             elsewhere.detach();
         }
@@ -165,6 +168,11 @@ impl Beginning {
     /// Whether packets meet the tables when sessions are in them, and not before.
     pub(crate) fn attaches_late(&self) -> bool {
         self.attaches_late
+    }
+
+    /// Packets go on over tables of before, until sessions are in those of now.
+    pub(crate) fn attach_late(&mut self) {
+        self.attaches_late = true;
     }
 
     /// Pins of tables that packets meet without a process.
@@ -260,7 +268,7 @@ impl Beginning {
                 unkept: BTreeSet::new(),
                 refused: 0,
                 report: StateReport {
-                    packets_go_on: core.tables().pins().is_some(),
+                    packets_go_on: core.tables().going_on() != GoingOn::Nowhere,
                     ..StateReport::default()
                 },
             }),
@@ -365,8 +373,8 @@ impl TakenOver {
         if attached.is_ok() {
             packets.judge();
             wait(core, &mut attend, || packets.have_been_judged());
-            if let Some(pins) = core.tables().pins().filter(|_| packets.have_been()) {
-                pins.are_met();
+            if packets.have_been() {
+                core.tables().are_met();
             }
         }
         if attaches_late {
@@ -408,6 +416,7 @@ impl TakenOver {
         drop(before);
         let give_up = |core: &mut Core<Tables>, files: Files, error| {
             core.keep_nothing();
+            core.tables().set_going_on(false);
             files.give_up(&error);
             if let Some(pins) = core.tables().pins() {
                 pins.remove();
@@ -449,6 +458,7 @@ impl TakenOver {
         if let Some(pins) = core.tables().pins() {
             pins.retain_maps(&[]);
         }
+        core.tables().set_going_on(true);
         if let Some(generation) = generation {
             // It is memory that many sessions have, and N4 need not wait for its pages to be taken back.
             let front = kept.files.path.clone();
@@ -516,6 +526,9 @@ pub(crate) fn detach(config: &Config) -> Result<Vec<String>> {
         if pins.with_context(|| format!("{place:?}"))? {
             removed.push(format!("programs in {}", place.display()));
         }
+    }
+    if files.end_workers()? {
+        removed.push("workers of DPDK".to_owned());
     }
     if files.path.exists() {
         removed.push(format!("sessions in {}", files.path.display()));

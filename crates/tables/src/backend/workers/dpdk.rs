@@ -15,7 +15,7 @@ use std::io;
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-use super::Traffic;
+use super::{Site, Traffic};
 use crate::abi::dpdk::{
     tp_dpdk_free_waiting, tp_dpdk_join, tp_dpdk_leave, tp_dpdk_queues, tp_dpdk_receive,
     tp_dpdk_receiver, tp_dpdk_serve, tp_dpdk_sleeper, tp_dpdk_take_lost, tp_dpdk_worker,
@@ -24,7 +24,6 @@ use crate::dpdk::{Direct, Setup};
 use crate::error::SetupError;
 use crate::frame_socket::Egress;
 use crate::handover::Handover;
-use crate::port::PortConfig;
 use crate::queue::Queue;
 use crate::worker::{Burst, Worker};
 use kernel_side::KernelSide;
@@ -34,7 +33,7 @@ use rest::{Idle, Sleeper};
 use tap::Tap;
 
 /// Octets of frames that the kernel has sent, or threads beside workers, and a worker has not taken yet.
-const FROM_KERNEL: usize = 1 << 20;
+pub(super) const FROM_KERNEL: usize = 1 << 20;
 /// MTU of ports whose TAP interface says none.
 const MTU: u32 = 1500;
 
@@ -97,12 +96,8 @@ impl Traffic for Dpdk {
         pipeline.map_or(0, |pipeline| pipeline.receivers as usize)
     }
 
-    fn open(
-        setup: &Setup,
-        ports: &[PortConfig],
-        workers: usize,
-    ) -> Result<(Vec<Self>, Vec<u32>), SetupError> {
-        let settings = &setup.settings;
+    fn open(setup: &Setup, site: &Site<'_>) -> Result<(Vec<Self>, Vec<u32>), SetupError> {
+        let (settings, ports, workers) = (&setup.settings, site.ports, site.workers);
         let taps = ports.iter().filter(|_| settings.taps);
         let taps: Vec<Tap> = taps
             .map(|port| Tap::open(&port.name))
@@ -123,7 +118,7 @@ impl Traffic for Dpdk {
         let queues = (0..workers).map(|_| Queue::new(FROM_KERNEL));
         let queues: Arc<[Queue]> = queues.collect::<io::Result<Vec<_>>>()?.into();
         let way_out = |port: usize| Direct {
-            queues: Arc::downgrade(&queues),
+            queues: setup.queues.clone(),
             port: port as u32,
         };
         let mut ifindexes = vec![0; ports.len()];
@@ -131,7 +126,7 @@ impl Traffic for Dpdk {
             ifindexes[number] = tap.start(opened.mac(number))?;
         }
         let interfaces = ifindexes[..taps.len()].to_vec();
-        setup.queues.are(Arc::downgrade(&queues), interfaces);
+        setup.queues.are(&queues, interfaces);
         let mut kernel_side = Some(KernelSide::start(
             taps,
             Arc::clone(&opened),
@@ -220,6 +215,16 @@ impl Traffic for Dpdk {
         Ok(())
     }
 
+    fn follow(&mut self, frames: Option<&Queue>) {
+        let from_control = frames.map_or(null_mut(), Queue::as_ptr);
+        if let Part::Worker(own) = &mut self.part {
+            own.from_control = from_control;
+        }
+        if let Some(sleeper) = &mut self.sleeper {
+            sleeper.follow(from_control);
+        }
+    }
+
     fn stop(&mut self, worker: &mut Worker) {
         if self.has_joined {
             // SAFETY: the worker's tables live as long as it does, and what waits in its wheel are buffers of this thread's.
@@ -249,9 +254,9 @@ impl Dpdk {
 
     /// Of a thread that polls devices, all of which can wake it, or that receive cores wake.
     fn sleeper(&self) -> Option<Sleeper> {
-        let (polls, from_kernel) = match &self.part {
-            Part::Worker(own) => (own.polls, own.from_kernel),
-            Part::Receiver(receiver) => (receiver.polls, null_mut()),
+        let (polls, from_kernel, from_control) = match &self.part {
+            Part::Worker(own) => (own.polls, own.from_kernel, own.from_control),
+            Part::Receiver(receiver) => (receiver.polls, null_mut(), null_mut()),
         };
         let mut polled = polls.of.iter().take(polls.n as usize);
         let can_wake = polled.all(|queue| self.ports.wakes(queue.port.into()));
@@ -259,6 +264,7 @@ impl Dpdk {
             shared: self.ports.shared(),
             polls,
             from_kernel,
+            from_control,
             epoll: -1,
         };
         can_wake.then(|| Sleeper::start(of)).flatten()

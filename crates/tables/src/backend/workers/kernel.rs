@@ -16,7 +16,7 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::ptr;
 use std::time::Duration;
 
-use super::Traffic;
+use super::{Site, Traffic};
 use crate::clock::monotonic_ns;
 use crate::drop_reason::DropReason;
 use crate::error::SetupError;
@@ -146,11 +146,8 @@ impl Traffic for Kernel {
         true
     }
 
-    fn open(
-        (): &Self::Setup,
-        ports: &[PortConfig],
-        workers: usize,
-    ) -> Result<(Vec<Self>, Vec<u32>), SetupError> {
+    fn open((): &Self::Setup, site: &Site<'_>) -> Result<(Vec<Self>, Vec<u32>), SetupError> {
+        let (ports, workers) = (site.ports, site.workers);
         let ifindexes = ports
             .iter()
             .map(|port| super::super::ifindex_of(&port.name));

@@ -91,9 +91,9 @@ pub struct Left {
 }
 
 impl Left {
-    /// Of workers of this generation, which have ended with their process, as packets have that were not finished: in a folder of
-    /// [`TableFiles`] whose path begins like this.
-    pub fn in_files(front: &Path, generation: u64) -> Result<Self, SetupError> {
+    /// Of workers of this generation, in a folder of [`TableFiles`] whose path begins like this. `are_met`: packets still meet them, as these
+    /// workers have not ended with their process; else packets that were not finished have.
+    pub fn in_files(front: &Path, generation: u64, are_met: bool) -> Result<Self, SetupError> {
         fn table<T: Shared>(front: &Path, generation: u64, name: &str) -> io::Result<View<T>> {
             TableFiles::table(front, generation, name)
         }
@@ -106,10 +106,10 @@ impl Left {
                 table(front, generation, cpus)?,
                 table(front, generation, slow)?,
             ),
-            rings: Default::default(),
+            rings: RINGS.map(|name| TableFiles::ring(front, generation, name).ok()),
             config: None,
             shared_meters: Some((exts?, meters?)),
-            are_met: false,
+            are_met,
         })
     }
 

@@ -102,6 +102,7 @@ pub(super) fn worker_part(
     tp_dpdk_worker {
         shared: ports.shared(),
         from_kernel: from_kernel.as_ptr(),
+        from_control: std::ptr::null_mut(),
         polls: match rings {
             Some(_) => tp_dpdk_polls::default(),
             None => ports.polled_by(number as u32),

@@ -6,6 +6,7 @@ use crate::abi::dpdk::{
     tp_dpdk_arm, tp_dpdk_disarm, tp_dpdk_sleep, tp_dpdk_sleeper, tp_dpdk_sleeper_start,
     tp_dpdk_sleeper_stop,
 };
+use crate::abi::host::tp_queue;
 use crate::clock::monotonic_ns;
 
 /// Polls in vain before a thread sleeps at all: some tens of microseconds, within which most traffic goes on.
@@ -36,6 +37,11 @@ impl Sleeper {
         // SAFETY: ports and queue live as long as the caller, who drops this before.
         let started = unsafe { tp_dpdk_sleeper_start(&raw mut of) };
         (started == 0).then_some(Self(of))
+    }
+
+    /// Woken by writers of this queue, too, from now on, which lives as long as this or until it is told of another one.
+    pub(super) fn follow(&mut self, from_control: *mut tp_queue) {
+        self.0.from_control = from_control;
     }
 
     fn arm(&self) {

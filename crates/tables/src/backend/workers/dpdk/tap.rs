@@ -39,7 +39,9 @@ impl Tap {
                 Some(libc::EINVAL) => {
                     "; an interface of this name is there and is no TAP interface: give that one another name"
                 }
-                Some(libc::EBUSY) => "; another process has it",
+                Some(libc::EBUSY) => {
+                    "; another process has it: workers of a turnpiked before, perhaps, which its configuration ends (turnpiked detach)"
+                }
                 _ => "",
             };
             SetupError::Dpdk(format!("TAP interface {name}: {error}{advice}"))

@@ -6,10 +6,10 @@ use std::sync::{Mutex, PoisonError};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::*;
-use crate::abi::Features;
 use crate::dpdk::{Pipeline, RingPort, Settings};
 use crate::layout::{Layout, Memory};
-use crate::worker::Shared;
+use crate::port::PortConfig;
+use crate::worker::{Shared, Within};
 
 /// Octets of a frame.
 const LEN: usize = 60;
@@ -37,16 +37,28 @@ fn opened(name: &str) -> (RingPort, [PortConfig; 1], Vec<Dpdk>) {
         device: RingPort::device(name),
         ..PortConfig::default()
     }];
-    let (threads, _) = Dpdk::open(&Setup::new(&settings), &ports, 1).unwrap();
+    let (layout, shared) = shared();
+    let site = Site {
+        layout: &layout,
+        ports: &ports,
+        workers: 1,
+        shared: &shared,
+        files: None,
+    };
+    let (threads, _) = Dpdk::open(&Setup::new(&settings), &site).unwrap();
     (wire, ports, threads)
 }
 
 /// For a receive core beside one worker.
 fn counters(ports: &[PortConfig]) -> Worker {
+    Worker::new(&shared().1, 1, ports).unwrap()
+}
+
+fn shared() -> (Layout, Shared) {
     let layout = Layout::for_sessions(16, 1, 1);
     let memory = Memory::anonymous(&layout, 2).unwrap();
-    let shared = Shared::new(&layout, memory, 2, Features::NONE).unwrap();
-    Worker::new(&shared, 1, ports).unwrap()
+    let shared = Shared::new(&layout, memory, 2, &Within).unwrap();
+    (layout, shared)
 }
 
 #[test]

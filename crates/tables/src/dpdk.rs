@@ -4,7 +4,7 @@ mod ring_port;
 
 use std::ffi::{CStr, CString, c_char};
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -75,6 +75,13 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// Threads beside workers.
+    pub(crate) fn receivers(&self) -> usize {
+        self.pipeline
+            .as_ref()
+            .map_or(0, |all| all.receivers as usize)
+    }
+
     /// As DPDK has it.
     pub(crate) fn node(&self) -> i32 {
         self.node.map_or(-1, |node| node as i32)
@@ -317,7 +324,7 @@ const PATIENCE: Duration = Duration::from_millis(20);
 /// Queues of one data path, as other threads reach them. Its workers own them: before they start there are none, and when
 /// they have ended.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct FrameQueues(Arc<RwLock<Opened>>);
+pub(crate) struct FrameQueues(Arc<OnceLock<Opened>>);
 
 #[derive(Debug)]
 struct Opened {
@@ -327,34 +334,21 @@ struct Opened {
     taps: Vec<u32>,
 }
 
-impl Default for Opened {
-    fn default() -> Self {
-        let none: Arc<[Queue]> = Arc::from([]);
-        Self {
-            queues: Arc::downgrade(&none),
-            taps: Vec::new(),
-        }
-    }
-}
-
 impl FrameQueues {
+    /// Once.
     pub(crate) fn are(&self, queues: &Arc<[Queue]>, taps: Vec<u32>) {
         let queues = Arc::downgrade(queues);
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Opened { queues, taps };
-    }
-
-    fn opened(&self) -> RwLockReadGuard<'_, Opened> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
+        let _ = self.0.set(Opened { queues, taps });
     }
 
     /// While there are some.
     pub(crate) fn queues(&self) -> Option<Arc<[Queue]>> {
-        self.opened().queues.upgrade()
+        self.0.get()?.queues.upgrade()
     }
 
     /// The way out of the port that has this TAP interface.
     pub(crate) fn direct_to(&self, ifindex: u32) -> Option<Direct> {
-        let opened = self.opened();
+        let opened = self.0.get()?;
         let port = opened.taps.iter().position(|&tap| tap == ifindex)?;
         (opened.queues.strong_count() > 0).then(|| Direct {
             queues: self.clone(),

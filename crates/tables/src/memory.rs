@@ -61,28 +61,10 @@ impl Region {
         Ok(region)
     }
 
-    /// Ask for huge pages. Where the kernel gives none, it stays with others.
-    fn ask_for_huge_pages(&self) {
+    /// As `madvise` has it. Where the kernel does not know it, nothing happens.
+    fn advise(&self, what: c_int) {
         // SAFETY: of a mapping of this region's own; what is in it stays as it is.
-        unsafe {
-            libc::madvise(
-                self.mapping.as_ptr().cast(),
-                self.mapped,
-                libc::MADV_HUGEPAGE,
-            )
-        };
-    }
-
-    #[cfg(feature = "dpdk")]
-    fn populate(&self) {
-        // SAFETY: of a mapping of this region's own; what is in it stays as it is.
-        unsafe {
-            libc::madvise(
-                self.mapping.as_ptr().cast(),
-                self.mapped,
-                libc::MADV_POPULATE_WRITE,
-            )
-        };
+        unsafe { libc::madvise(self.mapping.as_ptr().cast(), self.mapped, what) };
     }
 
     /// Memory that is nobody else's is given back, from the first page on that begins behind so many octets: it is zero then.
@@ -241,7 +223,7 @@ impl<T: Shared> View<T> {
     pub(crate) fn anonymous_huge(len: usize) -> io::Result<Self> {
         let view = Self::anonymous(len)?;
         if view.region.bytes >= HUGE_PAGE {
-            view.region.ask_for_huge_pages();
+            view.region.advise(libc::MADV_HUGEPAGE);
         }
         Ok(view)
     }
@@ -255,7 +237,7 @@ impl<T: Shared> View<T> {
     /// Have all pages at hand, which are there: packets need not wait for them one by one. A kernel before 5.14 does nothing.
     #[cfg(feature = "dpdk")]
     pub(crate) fn populate(&self) {
-        self.region.populate();
+        self.region.advise(libc::MADV_POPULATE_WRITE);
     }
 
     /// Have pages that are touched from now on come from a NUMA node.

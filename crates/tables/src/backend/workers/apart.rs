@@ -114,7 +114,6 @@ struct Lead {
 struct Hello {
     /// `None`: they run no packets yet.
     fixed: Option<Fixed>,
-    pid: u32,
 }
 
 /// Answer to [`Request::Lead`]: the interface of each port; with descriptors that wake workers. And to [`Request::Meet`].
@@ -126,17 +125,15 @@ pub(crate) enum Apart {}
 /// The way to the workers.
 #[derive(Debug)]
 pub(crate) struct Setup {
-    settings: Settings,
     start: StartWorkers,
     fixed: Fixed,
     /// `None`: they are started when packets are to meet the tables.
     link: Arc<Mutex<Option<Link>>>,
     are_former: bool,
-    /// Memory of frames that workers send, and their queues while there are workers.
+    /// Memory of frames that workers send.
     frames: OnceLock<Vec<View<AtomicU64>>>,
-    own_queues: Mutex<Arc<[Queue]>>,
-    /// The interface of each port, when workers know the tables.
-    led: OnceLock<Vec<u32>>,
+    /// When workers know the tables: the interface of each port, and queues of frames.
+    led: OnceLock<(Vec<u32>, Arc<[Queue]>)>,
     queues: FrameQueues,
 }
 
@@ -159,13 +156,11 @@ impl Setup {
         let link = Link::connect(front)?.map(|link| former(link, &fixed));
         let link = link.transpose()?.flatten();
         Ok(Self {
-            settings: settings.clone(),
             start,
             fixed,
             are_former: link.is_some(),
             link: Arc::new(Mutex::new(link)),
             frames: OnceLock::new(),
-            own_queues: Mutex::default(),
             led: OnceLock::new(),
             queues: FrameQueues::default(),
         })
@@ -173,7 +168,7 @@ impl Setup {
 
     /// Workers, started if there are none, send what this process gives them by its tables, once they know these. The interface of each port.
     fn lead(&self, site: &Site<'_>) -> Result<Vec<u32>, SetupError> {
-        if let Some(ifindexes) = self.led.get() {
+        if let Some((ifindexes, _)) = self.led.get() {
             return Ok(ifindexes.clone());
         }
         let missing = || SetupError::Dpdk("workers apart need files of tables".to_owned());
@@ -197,16 +192,12 @@ impl Setup {
         let queues = frames.iter().zip(wakes);
         let queues = queues.map(|(memory, wake)| Queue::over(memory.clone(), FROM_KERNEL, wake));
         let queues: Arc<[Queue]> = queues.collect::<io::Result<Vec<_>>>()?.into();
-        let taps = match self.settings.taps {
+        let taps = match self.fixed.settings.taps {
             true => ifindexes.clone(),
             false => Vec::new(),
         };
         self.queues.are(&queues, taps);
-        *self
-            .own_queues
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = queues;
-        Ok(self.led.get_or_init(|| ifindexes).clone())
+        Ok(self.led.get_or_init(|| (ifindexes, queues)).0.clone())
     }
 
     /// Packets meet the tables of this process.
@@ -254,15 +245,12 @@ fn has_ended(link: &Mutex<Option<Link>>) -> bool {
 fn former(link: Link, wanted: &Fixed) -> io::Result<Option<Link>> {
     link.wait_at_most(SOON)?;
     let why = match link.recv::<Hello>() {
-        Ok(Some((Hello { fixed, .. }, _))) if fixed.as_ref() == Some(wanted) => {
+        Ok(Some((Hello { fixed }, _))) if fixed.as_ref() == Some(wanted) => {
             return Ok(Some(link));
         }
-        Ok(Some((
-            Hello {
-                fixed: Some(of), ..
-            },
-            _,
-        ))) if of.program != wanted.program => "are another program's",
+        Ok(Some((Hello { fixed: Some(of) }, _))) if of.program != wanted.program => {
+            "are another program's"
+        }
         Ok(Some(_)) => "have other settings",
         Ok(None) => return Ok(None),
         Err(_) => "do not say who they are",
@@ -286,8 +274,7 @@ impl Traffic for Apart {
     type Setup = Setup;
 
     fn helpers(setup: &Setup) -> usize {
-        let pipeline = setup.settings.pipeline.as_ref();
-        pipeline.map_or(0, |pipeline| pipeline.receivers as usize)
+        setup.fixed.settings.receivers()
     }
 
     fn needs_files() -> bool {

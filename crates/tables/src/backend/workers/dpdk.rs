@@ -92,8 +92,7 @@ impl Traffic for Dpdk {
     type Setup = Setup;
 
     fn helpers(setup: &Setup) -> usize {
-        let pipeline = setup.settings.pipeline.as_ref();
-        pipeline.map_or(0, |pipeline| pipeline.receivers as usize)
+        setup.settings.receivers()
     }
 
     fn open(setup: &Setup, site: &Site<'_>) -> Result<(Vec<Self>, Vec<u32>), SetupError> {

@@ -97,7 +97,6 @@ pub fn run_workers(listener: &OwnedFd) -> Result<(), SetupError> {
                 Ok(link) => {
                     let hello = Hello {
                         fixed: serving.as_ref().map(|of| of.fixed.clone()),
-                        pid: std::process::id(),
                     };
                     match link.send(&hello, &[]) {
                         Ok(()) => hand = Some(link),

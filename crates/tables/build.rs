@@ -19,7 +19,7 @@ const WORKER_BUILDS: [&str; 4] = ["PLAIN", "COMMON", "RELAY", "GENERAL"];
 const SHARED: &str = "tp_(side|config|traffic|port_stats|nexthop|shaper_stats|leave|cpu)";
 
 /// What `tp_host.h`, `tp_worker.h`, `tp_queue.h` and `tp_wheel.h` declare.
-const NATIVE_CALLS: [&str; 24] = [
+const NATIVE_CALLS: [&str; 26] = [
     "tp_host_run",
     "tp_host_prefix",
     "tp_host_wrap",
@@ -30,10 +30,12 @@ const NATIVE_CALLS: [&str; 24] = [
     "tp_worker_burst",
     "tp_queue_reserve",
     "tp_queue_commit",
+    "tp_queue_complete",
     "tp_queue_peek",
     "tp_queue_release",
     "tp_queue_rest",
     "tp_queue_wake",
+    "tp_queue_mend",
     "tp_queue_nudge",
     "tp_wheel_new",
     "tp_wheel_free",

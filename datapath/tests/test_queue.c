@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /* Queues to user space: several writers and a reader that sleeps. Every record arrives whole and once, those of one writer in
  * order; one that finds no room is refused; the reader is never left asleep beside a record, or beside work elsewhere that it is
- * nudged for. */
+ * nudged for. When writers or a reader have ended in the midst of something, all that is complete still arrives. */
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -160,6 +160,91 @@ static void work_elsewhere(void)
 	pthread_join(writer, NULL);
 }
 
+/* The next record, whose first octet is this. */
+static void expect(__u8 octet)
+{
+	const __u8 *record;
+	__u32 len;
+
+	record = tp_queue_peek(&queue, &len);
+	if (!record || *record != octet)
+		fail("another record comes than the next complete one");
+	tp_queue_release(&queue, len);
+}
+
+static void put(__u8 octet, __u32 len)
+{
+	__u8 *room = tp_queue_reserve(&queue, len);
+
+	if (!room)
+		fail("there is no room");
+	memset(room, octet, len);
+	tp_queue_commit(&queue, room, len);
+}
+
+/* One writer ends before its record is complete, after so many octets; one before it has said how long it is; others go on behind them, at
+ * any place of the memory. Then a reader ends while it clears a record. */
+static void passes_over_what_nobody_completes(void)
+{
+	__u32 round, len, octets;
+	__u8 *room, *front;
+
+	for (round = 0; round < 600; round++) {
+		octets = 1 + round % LONGEST;
+		put(1, 8 + round % 50);
+		room = tp_queue_reserve(&queue, octets);
+		memset(room, 0xff, round % octets);
+		put(2, 100);
+		room = tp_queue_reserve(&queue, octets);
+		front = room - 8;
+		memset(front, 0, 8);
+		put(3, 20);
+		expect(1);
+		if (tp_queue_peek(&queue, &len))
+			fail("a record comes that nobody has completed");
+		tp_queue_mend(&queue);
+		put(4, 30);
+		expect(2);
+		expect(3);
+		if (!tp_queue_peek(&queue, &len))
+			fail("a record is missing");
+		state.until = state.read + 40;
+		memset(queue.data + (state.read & (SIZE - 1)), 0, round % 40);
+		tp_queue_mend(&queue);
+		put(5, 10);
+		expect(5);
+		if (tp_queue_peek(&queue, &len) || state.read != state.written)
+			fail("something is left");
+	}
+	for (len = 0; len < SIZE; len++)
+		if (queue.data[len])
+			fail("memory behind the reader is not zero");
+}
+
+/* Whatever lies between reader and writers, it comes to an end, within the memory. */
+static void mends_anything(void)
+{
+	__u64 *words = (__u64 *)queue.data, at;
+	__u32 round, i, len;
+
+	srand(1);
+	for (round = 0; round < 2000; round++) {
+		state.read = (__u64)rand() * 8;
+		state.written = state.read + (__u64)(rand() % (SIZE / 8)) * 8;
+		state.until = state.read + (__u64)(rand() % (SIZE / 8)) * 8;
+		for (at = state.read; at != state.written; at += 8)
+			words[at / 8 % (SIZE / 8)] =
+			    rand() % 3 ? 0 : (__u64)(rand() % 8) << 32 | (__u32)(rand() % (round % 2 ? 64 : 1 << 20));
+		tp_queue_mend(&queue);
+		for (i = 0; i < SIZE && tp_queue_peek(&queue, &len); i++)
+			tp_queue_release(&queue, len);
+		if (state.read != state.written)
+			fail("it has no end");
+	}
+	memset(queue.data, 0, SIZE);
+	memset(&state, 0, sizeof(state));
+}
+
 int main(void)
 {
 	pthread_t threads[WRITERS];
@@ -173,6 +258,8 @@ int main(void)
 		fail("no memory");
 	memset(queue.data, 0, SIZE);
 	refused_when_full();
+	mends_anything();
+	passes_over_what_nobody_completes();
 	for (i = 0; i < WRITERS; i++)
 		if (pthread_create(&threads[i], NULL, write_all, (void *)i))
 			fail("no thread");

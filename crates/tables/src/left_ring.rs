@@ -83,6 +83,7 @@ impl LeftRing {
     /// Takes all records, as programs of this process would have made them; but that a packet that waits names an entry of the tables
     /// of before, and a frame above its rate none.
     pub fn read_all(&self, mut take: impl FnMut(&[u8]) + Send) -> io::Result<LeftRecords> {
+        self.ring.mend();
         let [taken, lost] = [AtomicUsize::new(0), AtomicUsize::new(0)];
         let mut record = Vec::new();
         let reader = RingReader::open(&self.ring, |octets| {

@@ -10,8 +10,8 @@ use std::sync::{Mutex, PoisonError};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use crate::abi::host::{
-    tp_queue, tp_queue_commit, tp_queue_peek, tp_queue_release, tp_queue_reserve, tp_queue_rest,
-    tp_queue_state, tp_queue_wake,
+    tp_queue, tp_queue_commit, tp_queue_mend, tp_queue_peek, tp_queue_release, tp_queue_reserve,
+    tp_queue_rest, tp_queue_state, tp_queue_wake,
 };
 use crate::memory::View;
 
@@ -130,6 +130,14 @@ impl Queue {
         // SAFETY: the room that was just reserved, for as many octets.
         unsafe { tp_queue_commit(self.as_ptr(), room, octets) };
         true
+    }
+
+    /// Its writers, or its reader, have ended in another process, perhaps in the midst of a record, and nobody writes at present: what is
+    /// complete is read, and nothing else.
+    pub(crate) fn mend(&self) {
+        let _reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: this is the reader, which `_reading` makes the only one.
+        unsafe { tp_queue_mend(self.as_ptr()) };
     }
 
     /// Give at most so many records to `take`. How many there were. Never waits for a writer.

@@ -50,6 +50,13 @@ impl From<Arc<Queue>> for Ring {
 }
 
 impl Ring {
+    /// Its writers have ended, perhaps in the midst of a record: see [`Queue::mend`]. The kernel's programs never do so.
+    pub(crate) fn mend(&self) {
+        if let Kind::Process(queue) = &self.0 {
+            queue.mend();
+        }
+    }
+
     /// Whether there are records: a ring can be asked before it is mapped.
     pub fn is_readable(&self) -> io::Result<bool> {
         let mut fds = [PollFd::new(self.as_fd(), PollFlags::POLLIN)];

@@ -3,7 +3,7 @@
  *
  * Any number of writers, none of which waits; one reader, who sleeps on a descriptor (an eventfd). A record takes its
  * octets, rounded up to 8, and 8 in front. Memory behind the reader is zero: a length there says that the
- * record is complete.
+ * record is begun, or complete.
  */
 #ifndef TP_QUEUE_H
 #define TP_QUEUE_H
@@ -19,6 +19,7 @@ struct tp_queue_state {
 	_Alignas(64) __u64 written; /* octets promised to writers, ever */
 	_Alignas(64) __u64 read;    /* octets given back by the reader, ever */
 	__u32 told;		    /* the descriptor is readable, or about to be */
+	__u64 until;		    /* `read`, when the reader has zeroed what it is about to give back */
 };
 
 /* A queue, as one process has it. */
@@ -35,6 +36,9 @@ __u8 *tp_queue_reserve(struct tp_queue *q, __u32 len);
 /* room  what tp_queue_reserve() gave for len. */
 void tp_queue_commit(struct tp_queue *q, __u8 *room, __u32 len);
 
+/* The first half of tp_queue_commit(): the record is complete, and the reader not woken yet, which tp_queue_nudge() does. */
+void tp_queue_complete(__u8 *room, __u32 len);
+
 /* The oldest complete record and its octets, or NULL. The reader. */
 const __u8 *tp_queue_peek(struct tp_queue *q, __u32 *len);
 
@@ -46,6 +50,10 @@ void tp_queue_rest(struct tp_queue *q);
 
 /* There is something for the reader elsewhere, where it looks as well: have the descriptor readable if it sleeps, or is about to. */
 void tp_queue_nudge(struct tp_queue *q);
+
+/* Writers, or the reader, have ended in another process, perhaps in the midst of a record: readers pass over one that nobody completes
+ * any more. Whoever is the reader from now on, while nobody writes. */
+void tp_queue_mend(struct tp_queue *q);
 
 /* The reader stops although there may be more: have the descriptor readable. */
 void tp_queue_wake(struct tp_queue *q);

@@ -94,7 +94,11 @@ impl Crew {
                     #[cfg(feature = "dpdk")]
                     Some(Asked::SendFor(next, done)) => {
                         let looking = bystander.look();
-                        // All that its former turnpiked has had it send is out.
+                        // Its former turnpiked may have ended in the midst of a frame.
+                        if let Some(frames) = shared.frames.get(number) {
+                            frames.mend();
+                        }
+                        // All that it has had this one send is out.
                         let _ = traffic.serve(&mut worker, &mut burst);
                         drop(looking);
                         traffic.follow(next.frames.get(number));

@@ -79,6 +79,11 @@ static TP_INLINE int tp_releases(struct tp_env *env);
 /* Then: the entry whose FAR lets it go, as index + 1. 0: its PDR is gone, and the packet is judged anew. */
 static TP_INLINE __u32 tp_held_by(struct tp_env *env);
 
+/* A packet is about to be counted as one that waits for the entry of this index, until tp_handed(): if this run ends in between,
+ * nobody counts it off but whoever is told so by this. */
+static TP_INLINE void tp_raises(struct tp_env *env, __u32 index);
+static TP_INLINE void tp_handed(struct tp_env *env);
+
 /* Monotonic nanoseconds. Never behind by more than 16 packets of this CPU or one tick. */
 static TP_INLINE __u64 tp_clock(struct tp_env *env, struct tp_cpu *cpu);
 

@@ -31,6 +31,7 @@ TP_APART int tp_must_wait(struct tp_env *env, __u32 index, __u32 flags)
 	/* A UE that is there again loses nothing to the bound for those that are not. */
 	if (!drains && TP_READ(side->held) >= config->held_max)
 		return TP_DROP_BUFFER_FULL;
+	tp_raises(env, index);
 	__sync_fetch_and_add(&side->held, 1);
 	return TP_OUT_WAIT;
 }
@@ -45,12 +46,15 @@ TP_APART int tp_hold(struct tp_env *env, __u32 index, __u64 octets, __u32 user, 
 	struct tp_side *side = tp_side_at(env, index);
 	struct tp_held held = {index, (__u16)user, (__u16)flags};
 	struct tp_hand hand = {TP_EVENT_HELD, 0, &held, sizeof(held) / 8, {tp_octets_at(octets), tp_octets_len(octets)}};
+	int r = TP_OUT_HELD;
 
-	if (!tp_hand_over(env, TP_RING_HELD, &hand))
-		return TP_OUT_HELD;
-	if (side)
-		__sync_fetch_and_add(&side->held, -1);
-	return TP_DROP_BUFFER_FULL;
+	if (tp_hand_over(env, TP_RING_HELD, &hand)) {
+		if (side)
+			__sync_fetch_and_add(&side->held, -1);
+		r = TP_DROP_BUFFER_FULL;
+	}
+	tp_handed(env);
+	return r;
 }
 
 #endif

@@ -174,7 +174,7 @@ const TELLING: [&str; 30] = [
 ];
 
 /// Of these, what differs between sockets and devices of DPDK.
-const TELLING_OF_DPDK: [&str; 22] = [
+const TELLING_OF_DPDK: [&str; 23] = [
     // Bursts are under way for longer than a program of the kernel is.
     "buffer-order",
     "buffer-order-shaped",
@@ -201,6 +201,7 @@ const TELLING_OF_DPDK: [&str; 22] = [
     "paging-killed",
     "reload-takes-over",
     "workers-killed",
+    "paging-workers-killed",
 ];
 
 /// What a receive core in front of two workers is for, and what it could spoil: order, both directions, tunnels that carry

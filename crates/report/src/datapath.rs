@@ -30,6 +30,9 @@ pub struct DatapathReport {
     /// Threads that packets run in; of `kernel` and `dpdk`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workers: Option<u32>,
+    /// How often others took the place of workers whose process had ended, or hung; of `dpdk`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workers_replaced: Option<u64>,
     /// Which build of the program is live, narrowest first: `plain` (IPv4 with a PDR each way), `common`, `outer6` (IPv6 on
     /// N3), `relay` (N9) or `general`. Interfaces whose users are spread over CPUs have `spread` where others have `common`.
     pub build: String,

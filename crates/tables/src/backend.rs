@@ -223,9 +223,14 @@ pub(crate) trait Backend: fmt::Debug + Send {
         None
     }
 
-    /// An error: packets are run elsewhere than in this process, and are not any more.
+    /// An error: packets are run elsewhere than in this process, and some are not any more.
     fn check(&self) -> io::Result<()> {
         Ok(())
+    }
+
+    /// Workers elsewhere that do not run packets any more are replaced, over the same tables.
+    fn replace_workers(&mut self) -> Result<(), SetupError> {
+        Err(io::Error::from(io::ErrorKind::Unsupported).into())
     }
 
     /// How packets go on without this process.

@@ -3,8 +3,11 @@
 mod ring_port;
 
 use std::ffi::{CStr, CString, c_char};
+use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{
+    Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak,
+};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -89,17 +92,20 @@ impl Settings {
 }
 
 /// Settings, and the queues by which other threads reach the workers that are over the devices.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Setup {
     pub(crate) settings: Settings,
     pub(crate) queues: FrameQueues,
+    /// Descriptors of TAP interfaces, by port: at first of those that workers before these had.
+    pub(crate) taps: Mutex<Vec<OwnedFd>>,
 }
 
 impl Setup {
-    pub(crate) fn new(settings: &Settings) -> Self {
+    pub(crate) fn new(settings: &Settings, taps: Vec<OwnedFd>) -> Self {
         Self {
             settings: settings.clone(),
             queues: FrameQueues::default(),
+            taps: Mutex::new(taps),
         }
     }
 }
@@ -320,11 +326,20 @@ impl Direct {
 
 /// Time that a worker whose queue is full is given, before frames above their rate are lost.
 const PATIENCE: Duration = Duration::from_millis(20);
+/// Time between two looks whether workers have been replaced.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// Queues of one data path, as other threads reach them. Its workers own them: before they start there are none, and when
 /// they have ended.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct FrameQueues(Arc<OnceLock<Opened>>);
+pub(crate) struct FrameQueues(Arc<RwLock<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    opened: Option<Opened>,
+    /// Frames wait where they are: workers are being replaced.
+    is_paused: bool,
+}
 
 #[derive(Debug)]
 struct Opened {
@@ -335,20 +350,49 @@ struct Opened {
 }
 
 impl FrameQueues {
-    /// Once.
     pub(crate) fn are(&self, queues: &Arc<[Queue]>, taps: Vec<u32>) {
         let queues = Arc::downgrade(queues);
-        let _ = self.0.set(Opened { queues, taps });
+        *self.state() = State {
+            opened: Some(Opened { queues, taps }),
+            is_paused: false,
+        };
+    }
+
+    /// Nobody writes to them any more when this returns: until there are others, or none, frames wait where they are.
+    pub(crate) fn pause(&self) {
+        self.state().is_paused = true;
+    }
+
+    /// There are none any more.
+    pub(crate) fn are_gone(&self) {
+        *self.state() = State::default();
+    }
+
+    fn state(&self) -> RwLockWriteGuard<'_, State> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// As it is, and stays until this is dropped.
+    fn at_present(&self) -> RwLockReadGuard<'_, State> {
+        loop {
+            let state = self.0.read().unwrap_or_else(PoisonError::into_inner);
+            if !state.is_paused {
+                return state;
+            }
+            drop(state);
+            std::thread::sleep(PAUSE);
+        }
     }
 
     /// While there are some.
     pub(crate) fn queues(&self) -> Option<Arc<[Queue]>> {
-        self.0.get()?.queues.upgrade()
+        self.at_present().opened.as_ref()?.queues.upgrade()
     }
 
     /// The way out of the port that has this TAP interface.
     pub(crate) fn direct_to(&self, ifindex: u32) -> Option<Direct> {
-        let opened = self.0.get()?;
+        let state = self.at_present();
+        let opened = state.opened.as_ref()?;
         let port = opened.taps.iter().position(|&tap| tap == ifindex)?;
         (opened.queues.strong_count() > 0).then(|| Direct {
             queues: self.clone(),
@@ -357,7 +401,9 @@ impl FrameQueues {
     }
 
     fn put(&self, worker: usize, front: tp_dpdk_record, frame: &[u8]) -> bool {
-        self.queues().is_some_and(|queues| {
+        let state = self.at_present();
+        let queues = state.opened.as_ref().and_then(|of| of.queues.upgrade());
+        queues.is_some_and(|queues| {
             let queue = &queues[worker % queues.len()];
             queue.write([&front.octets(), frame])
         })

@@ -58,9 +58,11 @@ impl Deref for Looks {
 
 /// Pauses after which it is looked whether a thread that looks is there at all.
 const LONG: u32 = 256;
+/// ... after which it hangs: ten seconds at least, in which whoever waits has run.
+const TOO_LONG: u32 = 200_000;
 
 /// Words from one thread's to the next one's, so that none waits for another one's line.
-const APART: usize = 8;
+pub(crate) const APART: usize = 8;
 
 /// While this lives, nothing that the tables lead to is reused.
 #[derive(Debug)]
@@ -90,21 +92,35 @@ impl Bystander {
         Looking(&self.looks)
     }
 
-    /// Wait until a look that is under way has ended.
-    fn wait(&self) {
-        self.wait_unless(|| false);
+    /// Rises while the thread runs.
+    #[cfg(feature = "dpdk")]
+    pub(crate) fn pulse(&self) -> u64 {
+        self.looks.load(Ordering::Relaxed)
     }
 
-    /// The same, unless the thread has ended in the midst of it.
-    fn wait_unless(&self, has_ended: impl Fn() -> bool) {
+    /// The thread has ended, perhaps in the midst of a look.
+    #[cfg(feature = "dpdk")]
+    pub(crate) fn end_look(&self) {
+        if !self.pulse().is_multiple_of(2) {
+            self.looks.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Wait until a look that is under way has ended.
+    fn wait(&self) {
+        self.wait_unless(|_| false);
+    }
+
+    /// The same, unless the thread has ended in the midst of it. `has_ended`: is told whether it hangs.
+    fn wait_unless(&self, has_ended: impl Fn(bool) -> bool) {
         // Stores that unpublish are visible before this looks: else a look could begin unseen, and find what they removed.
         fence(Ordering::SeqCst);
         let seen = self.looks.load(Ordering::SeqCst);
         let mut pauses = 0u32;
         while !seen.is_multiple_of(2) && self.looks.load(Ordering::SeqCst) == seen {
             thread::sleep(Duration::from_micros(50));
-            pauses = pauses.wrapping_add(1);
-            if pauses.is_multiple_of(LONG) && has_ended() {
+            pauses = pauses.saturating_add(1);
+            if pauses.is_multiple_of(LONG) && has_ended(pauses >= TOO_LONG) {
                 return;
             }
         }
@@ -175,11 +191,12 @@ impl Barrier {
         Self(Some(Arc::new(wait)))
     }
 
-    /// Packets run in threads of another process, which may end in the midst of it.
+    /// Packets run in threads of another process, which may end in the midst of it. `has_ended`: whether it has; told that it hangs, it sees
+    /// to that.
     #[cfg(feature = "dpdk")]
     pub(crate) fn of_others(
         all: Vec<Bystander>,
-        has_ended: impl Fn() -> bool + Send + Sync + 'static,
+        has_ended: impl Fn(bool) -> bool + Send + Sync + 'static,
     ) -> Self {
         let wait = move || {
             all.iter().for_each(|of| of.wait_unless(&has_ended));

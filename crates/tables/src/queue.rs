@@ -140,6 +140,13 @@ impl Queue {
         unsafe { tp_queue_mend(self.as_ptr()) };
     }
 
+    /// Have the descriptor readable: its reader may have missed something.
+    #[cfg(feature = "dpdk")]
+    pub(crate) fn wake_reader(&self) {
+        // SAFETY: any thread may.
+        unsafe { tp_queue_wake(self.as_ptr()) };
+    }
+
     /// Give at most so many records to `take`. How many there were. Never waits for a writer.
     pub(crate) fn read(&self, at_most: usize, take: &mut dyn FnMut(&[u8])) -> usize {
         let _reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);

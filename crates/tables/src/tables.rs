@@ -79,6 +79,8 @@ pub struct Tables {
     interface_addresses: InterfaceAddresses,
     /// Time within which packets above their rate have left; zero: none waits.
     leave_within: Duration,
+    /// How often others took the place of those who run packets elsewhere.
+    workers_replaced: u64,
     /// PFCP that a program serves.
     n4: Option<N4Port>,
     /// ... which is loaded when sessions are borrowed, or could not be.
@@ -165,7 +167,7 @@ impl Tables {
     ) -> Result<Self, SetupError> {
         crate::dpdk::check_threads(settings, layout.workers)?;
         crate::dpdk::start(settings)?;
-        let setup = crate::dpdk::Setup::new(settings);
+        let setup = crate::dpdk::Setup::new(settings, Vec::new());
         Self::over::<Workers<Dpdk>>(layout, ports, options, (setup, files))
     }
 
@@ -229,6 +231,7 @@ impl Tables {
                 .shaping
                 .map_or(Duration::ZERO, |shaping| shaping.leave_within()),
             n4: options.n4.clone(),
+            workers_replaced: 0,
             n4_program: None,
         })
     }
@@ -356,9 +359,22 @@ impl Tables {
         self.programs.backend().files()
     }
 
-    /// An error: packets are run elsewhere than in this process, and are not any more.
+    /// An error: packets are run elsewhere than in this process, and some are not any more.
     pub fn check(&self) -> io::Result<()> {
         self.programs.backend().check()
+    }
+
+    /// Workers elsewhere of which [`Self::check`] says that they do not run packets any more are ended, and others go on with what the tables
+    /// have come to. An error: there are none.
+    pub fn replace_workers(&mut self) -> Result<(), SetupError> {
+        self.programs.backend_mut().replace_workers()?;
+        self.workers_replaced += 1;
+        Ok(())
+    }
+
+    /// How often they have.
+    pub fn workers_replaced(&self) -> u64 {
+        self.workers_replaced
     }
 
     /// Packets meet the tables of this process from now on, or have been counted there.

@@ -14,7 +14,7 @@ use crate::abi::host::{
 };
 use crate::abi::{Cpu, Features, PORTS_MAX, raw};
 use crate::drop_reason::DropReason;
-use crate::grace::Bystander;
+use crate::grace::{APART, Bystander};
 use crate::handover::{Handover, Inbox, Later};
 use crate::ingress::Ingress;
 use crate::layout::{Layout, Memory};
@@ -99,17 +99,32 @@ impl Queues {
         })
     }
 
-    /// Descriptors, in the order in which they are asked for.
+    /// In the order in which descriptors are asked for.
     #[cfg(feature = "dpdk")]
-    pub(crate) fn wakes(&self) -> [BorrowedFd<'_>; 5] {
-        let all = [
+    fn all(&self) -> [&Queue; 5] {
+        [
             &self.events,
             &self.copies,
             &self.held,
             &self.alarms,
             &self.traced,
-        ];
-        all.map(|queue| queue.as_fd())
+        ]
+    }
+
+    /// Descriptors.
+    #[cfg(feature = "dpdk")]
+    pub(crate) fn wakes(&self) -> [BorrowedFd<'_>; 5] {
+        self.all().map(|queue| queue.as_fd())
+    }
+
+    /// Workers of another process have ended, wherever they were, and nobody else writes at present.
+    #[cfg(feature = "dpdk")]
+    fn mend(&self) {
+        for queue in self.all() {
+            queue.mend();
+            // Records may be readable by now behind one that nobody completes.
+            queue.wake_reader();
+        }
     }
 
     pub(crate) fn of(&self, records: Records) -> &Arc<Queue> {
@@ -190,6 +205,40 @@ impl Shared {
         Bystander::of(&self.looks, number)
     }
 
+    /// Entry that counts a packet which the thread of this number has not handed over yet, + 1.
+    fn raised(&self, number: usize) -> &AtomicU32 {
+        let word = &self.looks[number * APART + 1];
+        // SAFETY: the first half of a word that lives as long as `self`, which nobody sees as a whole.
+        unsafe { AtomicU32::from_ptr(word.as_ptr().cast()) }
+    }
+
+    /// The first so many threads have ended in another process, wherever they were, and nobody else runs packets at present: those that come
+    /// after them go on from there. How many frames have waited with them for their rates.
+    #[cfg(feature = "dpdk")]
+    pub(crate) fn mend(&self, threads: usize, now_ns: u64) -> u64 {
+        self.queues.mend();
+        // One may have moved an alarm, and told nobody: all are looked through.
+        self.memory.cpus[0]
+            .alarms_lost
+            .fetch_add(1, Ordering::Relaxed);
+        let mut frames = 0;
+        for (number, cpu) in self.memory.cpus.iter().enumerate().take(threads) {
+            self.bystander(number).end_look();
+            Load::new(self.memory.cpus.clone(), number).ends(now_ns);
+            frames += cpu.shaper.waiting.swap(0, Ordering::Relaxed);
+            let raised = self.raised(number).swap(0, Ordering::AcqRel);
+            if let Some(index) = raised.checked_sub(1)
+                && let Some(side) = self.memory.sides.get(index as usize)
+            {
+                let lower = |held: u32| held.checked_sub(1);
+                let _ = side
+                    .held
+                    .fetch_update(Ordering::AcqRel, Ordering::Relaxed, lower);
+            }
+        }
+        frames
+    }
+
     /// The way of frames above their rate to these workers.
     pub(crate) fn handover(&self) -> Handover {
         match self.given.is_empty() {
@@ -243,6 +292,7 @@ impl Worker {
             },
             queues: shared.queues.as_queues(),
             features: shared.features().as_ptr(),
+            raised: shared.raised(number).as_ptr(),
             wheel: wheel.unwrap_or(ptr::null_mut()),
             frames: shared.shaping.map_or(0, |shaping| shaping.frames),
             longest_wait_ns: shared
@@ -438,6 +488,13 @@ impl Load {
         words.busy_since_ns.store(since_ns, Ordering::Release);
     }
 
+    /// Its thread has ended, whatever it was at.
+    #[cfg(feature = "dpdk")]
+    fn ends(&mut self, now_ns: u64) {
+        self.since_ns = self.cpus[self.number].busy_since_ns.load(Ordering::Acquire);
+        self.rests(now_ns);
+    }
+
     /// A round had none, or a sleep is over.
     pub(crate) fn rests(&mut self, now_ns: u64) {
         if self.since_ns != 0 {
@@ -554,6 +611,32 @@ mod tests {
             assert!(burst.push([&[0; 14], &[0; 986]]));
         }
         assert!(burst.is_full() && !burst.push([&[0; 14], &[]]));
+    }
+
+    #[cfg(feature = "dpdk")]
+    #[test]
+    fn nobody_waits_for_workers_that_have_ended_in_the_midst_of_something() {
+        let layout = Layout::for_sessions(16, 1, 1);
+        let memory = Memory::anonymous(&layout, 2).unwrap();
+        let shared = Shared::new(&layout, memory, 2, &Within).unwrap();
+        let (cpu, side) = (&shared.memory.cpus[0], &shared.memory.sides[3]);
+        let all = [0, 1].map(|number| shared.bystander(number));
+        all.iter().for_each(|one| std::mem::forget(one.look()));
+        side.held.store(2, Ordering::Relaxed);
+        shared.raised(0).store(4, Ordering::Relaxed);
+        cpu.shaper.waiting.store(7, Ordering::Relaxed);
+        cpu.busy_since_ns.store(9, Ordering::Relaxed);
+        let frames = [(); 2].map(|()| shared.mend(1, 19));
+        assert_eq!(frames, [7, 0], "frames are lost once");
+        assert_eq!(all.map(|one| one.pulse()), [2, 1], "the other one looks");
+        assert_eq!(
+            side.held.load(Ordering::Relaxed),
+            1,
+            "of one that nobody has"
+        );
+        let busy = [&cpu.busy_since_ns, &cpu.busy_ns].map(|word| word.load(Ordering::Relaxed));
+        assert_eq!(busy, [0, 10]);
+        assert_eq!(cpu.alarms_lost.load(Ordering::Relaxed), 2);
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub const WORKERS: &str = "workers";
 /// Octets of a message, at most.
 const LONGEST: usize = 128 << 10;
 /// Descriptors that come with one, at most.
-const DESCRIPTORS: usize = 64;
+const DESCRIPTORS: usize = 128;
 /// Time within which workers take a connection and a request.
 const SOON: Duration = Duration::from_secs(5);
 /// ... within which they end: they give buffers and devices back.
@@ -109,7 +109,10 @@ pub(crate) fn be_known(listener: &OwnedFd) -> io::Result<()> {
 
 /// A process, whatever else gets its number.
 #[derive(Debug)]
-struct Process(OwnedFd);
+pub(crate) struct Process {
+    fd: OwnedFd,
+    pid: libc::pid_t,
+}
 
 impl Process {
     fn of(pid: libc::pid_t) -> Option<Self> {
@@ -117,25 +120,68 @@ impl Process {
         let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
         let fd = RawFd::try_from(fd).ok().filter(|fd| *fd >= 0)?;
         // SAFETY: it was just made, and nobody else has it.
-        Some(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        Some(Self { fd, pid })
+    }
+
+    /// Of workers.
+    pub(crate) fn of_workers(pid: libc::pid_t) -> Option<Self> {
+        if pid.cast_unsigned() == std::process::id() {
+            return None;
+        }
+        let process = Self::of(pid)?;
+        let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+        let is_it = line.split(|octet| *octet == 0).nth(1) == Some(WORKERS.as_bytes());
+        is_it.then_some(process)
+    }
+
+    /// It has ended when this returns: it is killed if it has not.
+    pub(crate) fn end(&self) -> io::Result<()> {
+        if self.has_ended(Duration::ZERO) {
+            return Ok(());
+        }
+        tracing::error!(threads = self.threads(), "workers are killed");
+        self.kill()?;
+        match self.has_ended(END) {
+            true => Ok(()),
+            false => Err(io::Error::other("workers do not end")),
+        }
+    }
+
+    /// States of its threads, and where they wait: for whoever is to find out why they hang.
+    fn threads(&self) -> String {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.pid));
+        let tasks = tasks.into_iter().flatten().flatten();
+        let of = |task: fs::DirEntry| {
+            let read = |name| fs::read_to_string(task.path().join(name)).unwrap_or_default();
+            let status = read("status");
+            let state = status.lines().find_map(|line| line.strip_prefix("State:"));
+            let state = state.unwrap_or_default().trim();
+            format!("{}: {state}, {}", read("comm").trim(), read("wchan").trim())
+        };
+        tasks.map(of).collect::<Vec<_>>().join("; ")
     }
 
     fn kill(&self) -> io::Result<()> {
         let none = std::ptr::null_mut::<libc::siginfo_t>();
-        let fd = self.0.as_raw_fd();
+        let fd = self.fd.as_raw_fd();
         // SAFETY: there is no siginfo.
         let sent =
             unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, libc::SIGKILL, none, 0) };
         match sent {
             0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
+            _ => match io::Error::last_os_error() {
+                // It has just ended.
+                error if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),
+                error => Err(error),
+            },
         }
     }
 
     /// Whether it has ended, within a time.
     fn has_ended(&self, within: Duration) -> bool {
         let time = PollTimeout::try_from(within).unwrap_or(PollTimeout::MAX);
-        let mut fds = [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
+        let mut fds = [PollFd::new(self.fd.as_fd(), PollFlags::POLLIN)];
         poll(&mut fds, time).is_ok_and(|ready| ready > 0)
     }
 }
@@ -241,7 +287,8 @@ impl Link {
 
     /// Ends the workers, and returns when their process has ended. Those that do not hear of it are killed.
     pub(crate) fn end(self) -> io::Result<()> {
-        let process = self.workers();
+        let peer = getsockopt(&self.0, PeerCredentials).ok();
+        let process = peer.and_then(|peer| Process::of_workers(peer.pid()));
         self.wait_at_most(END)?;
         let asked = self
             .send(&Plain::End, &[])
@@ -252,24 +299,8 @@ impl Link {
         if asked.is_ok() && process.has_ended(END) {
             return Ok(());
         }
-        tracing::error!("workers do not end as they are asked to: they are killed");
-        process.kill()?;
-        match process.has_ended(END) {
-            true => Ok(()),
-            false => Err(io::Error::other("workers do not end")),
-        }
-    }
-
-    /// The process at the other end, where that is one of workers.
-    fn workers(&self) -> Option<Process> {
-        let pid = getsockopt(&self.0, PeerCredentials).ok()?.pid();
-        if pid.cast_unsigned() == std::process::id() {
-            return None;
-        }
-        let process = Process::of(pid)?;
-        let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
-        let is_it = line.split(|octet| *octet == 0).nth(1) == Some(WORKERS.as_bytes());
-        is_it.then_some(process)
+        tracing::error!("workers do not end as they are asked to");
+        process.end()
     }
 
     fn until_closed(&self) -> io::Result<()> {

@@ -467,9 +467,12 @@ pub(crate) fn datapath(body: &DatapathBody) -> String {
     let mut out = format!(
         "{}, {}, started in {} ms\nbuild: {}, with {}\nreplaced {} times{}\n\n",
         datapath.kind.cell(),
-        match datapath.workers {
-            Some(workers) => format!("{workers} workers"),
-            None => format!("{} mode", datapath.mode.cell()),
+        match (datapath.workers, datapath.workers_replaced.unwrap_or(0)) {
+            (Some(workers), 0) => format!("{workers} workers"),
+            (Some(workers), replaced) => {
+                format!("{workers} workers, replaced {replaced} times as they had ended or hung")
+            }
+            (None, _) => format!("{} mode", datapath.mode.cell()),
         },
         datapath.start_ms.cell(),
         datapath.build.cell(),

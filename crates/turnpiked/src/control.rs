@@ -15,6 +15,7 @@ mod show;
 mod trace;
 mod transactions;
 mod usage;
+mod workers;
 
 use std::mem;
 use std::net::{IpAddr, SocketAddr};
@@ -30,7 +31,7 @@ use tables::{GoingOn, SetupError, Tables};
 
 use crate::clock::Clock;
 use crate::command::{Asked, Command, Question, Reconfigured};
-use crate::config::{Config, OnStop, growth, newcomers};
+use crate::config::{Config, DatapathKind, OnStop, growth, newcomers};
 use crate::kept::{Beginning, Kept};
 use crate::n4::{Receiver, Sender, Socket, Strangers};
 use crate::telemetry::Records;
@@ -49,6 +50,7 @@ pub(crate) use show::About;
 use trace::Traces;
 use transactions::Transactions;
 pub(crate) use usage::Usage;
+use workers::Replacements;
 
 /// How long SMFs have to answer the release of their association when we shut down.
 const RELEASE_TIME: Duration = Duration::from_secs(2);
@@ -60,6 +62,8 @@ const NETWORK_LOOK: Duration = Duration::from_millis(1);
 const EARLY_BATCH: usize = 64;
 /// How often the tables take back what has had its grace period.
 const MAINTENANCE: Duration = Duration::from_millis(20);
+/// Workers in another process are looked at so often.
+const WORKERS_LOOK: Duration = Duration::from_millis(100);
 /// Next hops that found no room are tried again at least so often.
 const IDLE: Duration = Duration::from_secs(1);
 /// Pause after an error of the socket that would otherwise repeat at once.
@@ -103,6 +107,8 @@ pub(crate) struct Control {
     /// `None`: sessions end with the process.
     kept: Option<Kept>,
     maintained: Instant,
+    /// Of workers.
+    replacements: Replacements,
     /// When Error Indications begin; `None`: they have.
     grace: Option<Instant>,
     /// `Some`: associations are being released, until then.
@@ -156,6 +162,7 @@ impl Control {
             addresses,
             kept: None,
             maintained: Instant::now(),
+            replacements: Replacements::default(),
             grace: Some(Instant::now() + grace),
             shutting_down: None,
             hands_over: false,
@@ -769,12 +776,22 @@ impl Control {
             self.grace = None;
         }
         if self.maintained.elapsed() >= MAINTENANCE {
-            self.core.tables().check()?;
+            // A process that ends needs no others.
+            if self.shutting_down.is_none()
+                && let Err(why) = self.core.tables().check()
+            {
+                self.replacements.replace(&why, self.core.tables_mut())?;
+            }
             self.core.tables_mut().maintain();
             self.manage();
             self.maintained = Instant::now();
         }
         Ok(())
+    }
+
+    /// Whether packets are run in another process, which may end.
+    fn are_workers_apart(&self) -> bool {
+        self.about.config.datapath.kind == DatapathKind::Dpdk && self.packets_go_on()
     }
 
     /// Whether packets do without this process.
@@ -821,6 +838,9 @@ impl Control {
         }
         if let Some(due) = self.log.next_deadline() {
             wait = wait.min(due.since(now));
+        }
+        if self.are_workers_apart() {
+            wait = wait.min(WORKERS_LOOK);
         }
         if let Some(until) = self.grace {
             wait = wait.min(until.saturating_duration_since(Instant::now()));

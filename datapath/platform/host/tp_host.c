@@ -11,6 +11,10 @@ static TP_INLINE int tp_releases(struct tp_env *env) { return env->tables->relea
 
 static TP_INLINE __u32 tp_held_by(struct tp_env *env) { return env->tables->held_by; }
 
+/* Tables end with this process, but for those of workers. */
+static TP_INLINE void tp_raises(struct tp_env *env, __u32 index) { }
+static TP_INLINE void tp_handed(struct tp_env *env) { }
+
 static TP_INLINE int tp_aside(struct tp_env *env) { return env->tables->aside != 0; }
 
 

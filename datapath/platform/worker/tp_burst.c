@@ -13,6 +13,23 @@ struct tp_sink {
 static TP_INLINE int tp_releases(struct tp_env *env) { return 0; }
 static TP_INLINE __u32 tp_held_by(struct tp_env *env) { return 0; }
 static TP_INLINE int tp_aside(struct tp_env *env) { return 0; }
+
+static TP_INLINE void tp_raises(struct tp_env *env, __u32 index)
+{
+	__u32 *raised = env->sink->worker.raised;
+
+	if (raised)
+		__atomic_store_n(raised, index + 1, __ATOMIC_RELEASE);
+}
+
+static TP_INLINE void tp_handed(struct tp_env *env)
+{
+	__u32 *raised = env->sink->worker.raised;
+
+	if (raised)
+		__atomic_store_n(raised, 0, __ATOMIC_RELEASE);
+}
+
 static TP_INLINE int tp_is_own(struct tp_env *env, __u64 *hi, __u64 *lo) { return 0; }
 static TP_INLINE int tp_knows_transport(struct tp_env *env, __u64 *transport) { return 0; }
 
@@ -29,6 +46,13 @@ static TP_INLINE int tp_hand_over(struct tp_env *env, enum tp_ring ring, const s
 	if (!room)
 		return 1;
 	tp_write_record(env, hand, room);
+	if (ring == TP_RING_HELD) {
+		/* From here on the reader counts it off. To wake it takes longer than all else. */
+		tp_queue_complete(room, size);
+		tp_handed(env);
+		tp_queue_nudge(q);
+		return 0;
+	}
 	tp_queue_commit(q, room, size);
 	return 0;
 }

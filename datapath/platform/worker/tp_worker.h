@@ -43,6 +43,8 @@ struct tp_worker {
 	struct tp_port_config ports[TP_PORTS_MAX];
 	const __u32 *features; /* TP_FEAT_* of all ports, in place of theirs; control changes it under traffic */
 	struct tp_trace trace; /* of the packet under way */
+	__u32 *raised; /* entry that counts a packet which has not been handed over yet, + 1; 0: none. Who finds it when the worker has
+			* ended counts it off. NULL: nobody does */
 	/* Where frames wait that leave LATER: the caller puts them there after the burst, and has taken and sent those that
 	 * were due before it. NULL: none waits, and rates that shape let pass what they would have wait. */
 	struct tp_wheel *wheel;

@@ -124,6 +124,10 @@ static TP_INLINE int tp_releases(struct tp_env *env) { return 0; }
 
 static TP_INLINE __u32 tp_held_by(struct tp_env *env) { return 0; }
 
+/* The kernel lets no program end in the midst of its run. */
+static TP_INLINE void tp_raises(struct tp_env *env, __u32 index) { }
+static TP_INLINE void tp_handed(struct tp_env *env) { }
+
 static TP_INLINE int tp_aside(struct tp_env *env) { return 0; }
 
 static TP_INLINE int tp_is_own(struct tp_env *env, __u64 *hi, __u64 *lo) { return 0; }

@@ -15,9 +15,9 @@ use rs_pfcp::ie::{Ie, IeType};
 use rs_pfcp::message::MsgType;
 use serde_json::Value;
 
-use super::restart::usage_so_far;
+use super::restart::{in_order, until_others, usage_so_far};
 use super::sessions::ping_all;
-use super::{Scenario, both_ways, eventually, expect_drops, flow_down, none_of};
+use super::{Scenario, both_ways, eventually, expect_drops, flow_down, more_of, none_of};
 use crate::course::Fates;
 use crate::flow::{self, Ledger, Shape};
 use crate::gnb::Downlink;
@@ -48,6 +48,14 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             paging_killed_leaving,
         )
         .outlasting()
+        .line("[buffering]", "max_age_s = 3600")
+        .line("[buffering]", "max_packets_per_session = 100000"),
+        Scenario::new(
+            "paging-workers-killed",
+            "the process of workers ends while packets for an idle UE come, and while they leave: those that wait are kept, in order",
+            paging_workers_killed,
+        )
+        .apart()
         .line("[buffering]", "max_age_s = 3600")
         .line("[buffering]", "max_packets_per_session = 100000"),
         Scenario::new(
@@ -291,6 +299,46 @@ fn paging_killed_leaving(world: &mut World) -> Result<String> {
     Ok(format!(
         "{} times; {after:?} packets were left to the next one, {twice} came twice",
         after.len()
+    ))
+}
+
+fn paging_workers_killed(world: &mut World) -> Result<String> {
+    /// Twice as often they are replaced: the fifth time would end the UPF.
+    const TIMES: u32 = 2;
+    let _others = in_use(world)?;
+    let attached = world.attach_plain("ue1", Family::V4)?;
+    both_ways(world, &attached)?;
+    let taken = || {
+        let taken = buffers(world)?["taken"].as_u64();
+        taken.context("taken")
+    };
+    let flow = flow_down(world, &attached, Shape::endless(4000))?;
+    for _ in 0..TIMES {
+        world.smf(0)?.idle(&attached.session)?;
+        wait_for_waiting(world, 500)?;
+        until_others(world, Signal::SIGKILL)?;
+        let kept = waiting(world)?;
+        wait_for_waiting(world, kept + 1000)?;
+        world.activate(&attached)?;
+        until_others(world, Signal::SIGKILL)?;
+        eventually("all leave", || Ok(waiting(world)? == 0))?;
+        eventually("none is sent behind others any more", || {
+            let before = taken()?;
+            more_of(&flow, 100)?;
+            Ok(taken()? == before)
+        })?;
+    }
+    flow.stop();
+    let (down, _) = flow.finish_dropped()?;
+    in_order(&down)?;
+    let totals = buffers(world)?;
+    ensure!(
+        totals["lost"] == 0 && totals["released"] == totals["taken"],
+        "{totals}"
+    );
+    Ok(format!(
+        "{TIMES} times each; {} packets waited, and left in order",
+        totals["taken"]
     ))
 }
 

@@ -19,10 +19,10 @@ use super::{
     Scenario, both_ways, eventually, expect_drops, finish_dropped, flow_down, flow_up, more_of,
 };
 use crate::dn;
-use crate::flow::{self, Shape};
+use crate::flow::{self, Outcome, Shape};
 use crate::ping::unanswered;
 use crate::smf::{Event, SessionPlan, Style, Urr, Used, query_urr, used};
-use crate::upf::{self, Upf};
+use crate::upf::{self, Datapath, Upf};
 use crate::world::{Attached, Family, World};
 
 pub(super) fn scenarios() -> Vec<Scenario> {
@@ -107,7 +107,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         .smfs(2),
         Scenario::new(
             "workers-killed",
-            "the UPF ends with the process of its workers, or the next one ends those that hang, and sessions go on",
+            "the process of workers ends, or hangs, under traffic, and turnpiked or the next one has others go on",
             workers_killed,
         )
         .apart(),
@@ -555,30 +555,78 @@ fn upf_shutdown(world: &mut World) -> Result<String> {
     Ok("both SMFs were told; a new start works".to_owned())
 }
 
+/// How often other workers took the place of those that had ended.
+fn replaced(world: &World) -> Result<u64> {
+    let datapath = world.get("/api/v1/datapath")?;
+    let times = datapath["workers_replaced"].as_u64();
+    times.context("workers_replaced")
+}
+
+/// Sends the process of workers a signal that has them run no packets any more. Others do when this returns.
+pub(super) fn until_others(world: &World, signal: Signal) -> Result<()> {
+    let before = replaced(world)?;
+    kill(Upf::workers(&world.upf_ns)?, signal)?;
+    eventually("other workers start", || Ok(replaced(world)? > before))
+}
+
+/// An error if workers that were replaced have overtaken packets, or sent some twice.
+pub(super) fn in_order(outcome: &Outcome) -> Result<()> {
+    let Outcome {
+        late, duplicates, ..
+    } = outcome;
+    // A device of several sockets receives some frames by two of them until all are open.
+    ensure!(
+        late + duplicates == 0 || Datapath::chosen() == Datapath::DpdkPipeline,
+        "{late} packets were overtaken, {duplicates} came twice"
+    );
+    Ok(())
+}
+
 fn workers_killed(world: &mut World) -> Result<String> {
+    const RATE: u32 = 1000;
     let attached = world.attach_plain("ue1", Family::Dual)?;
     ping_all(&attached)?;
     let recovery = world.smf(0)?.heartbeat()?;
+    let mut stopped = Vec::new();
     for signal in [Signal::SIGKILL, Signal::SIGTERM, Signal::SIGSTOP] {
-        let workers = Upf::workers(&world.upf_ns)?;
-        let mut upf = world.upf.take().context("the UPF is down")?;
-        if signal != Signal::SIGSTOP {
-            kill(workers, signal)?;
-            eventually("it ends, too", || Ok(upf.alive().is_err()))?;
-        } else {
-            // The end of its parent would have one go on that was stopped before.
-            upf.stop(Signal::SIGKILL)?;
-            kill(workers, signal)?;
+        let flows = [
+            flow_up(world, &attached, Shape::endless(RATE))?,
+            flow_down(world, &attached, Shape::endless(RATE))?,
+        ];
+        flows.iter().try_for_each(|flow| more_of(flow, 100))?;
+        until_others(world, signal)?;
+        flows.iter().try_for_each(|flow| more_of(flow, 100))?;
+        for flow in flows {
+            flow.stop();
+            let (outcome, _) = flow.finish_dropped()?;
+            // Neighbours that have not answered for so long are resolved anew, and packets overtake those that wait for it.
+            if signal != Signal::SIGSTOP {
+                in_order(&outcome).with_context(|| format!("after {signal}"))?;
+            }
+            stopped.extend(outcome.gaps.into_iter().max());
         }
-        world.start_upf()?;
-        ensure!(
-            Upf::workers(&world.upf_ns)? != workers,
-            "they hang, and are still there"
-        );
+        world.upf()?.alive()?;
         ensure!(world.sessions()? == 1, "after {signal}");
-        ensure!(world.smf(0)?.heartbeat()? == recovery, "after {signal}");
         ping_all(&attached).with_context(|| format!("after {signal}"))?;
     }
+    ensure!(replaced(world)? == 3, "replaced another number of times");
+    ensure!(world.smf(0)?.heartbeat()? == recovery, "it is another one");
+    both_ways(world, &attached)?;
+
+    let workers = Upf::workers(&world.upf_ns)?;
+    let upf = world.upf.take().context("the UPF is down")?;
+    // The end of its parent would have one go on that was stopped before.
+    upf.stop(Signal::SIGKILL)?;
+    kill(workers, Signal::SIGSTOP)?;
+    world.start_upf()?;
+    ensure!(
+        Upf::workers(&world.upf_ns)? != workers,
+        "they hang, and are still there"
+    );
+    ensure!(world.sessions()? == 1);
+    ensure!(world.smf(0)?.heartbeat()? == recovery);
+    ping_all(&attached).context("after a start that ended them")?;
+
     let upf = world.upf.take().context("the UPF is down")?;
     let folder = upf.folder().to_owned();
     upf.stop(Signal::SIGKILL)?;
@@ -586,7 +634,9 @@ fn workers_killed(world: &mut World) -> Result<String> {
     let removed = upf::detach(&folder)?;
     ensure!(removed.contains("workers of DPDK"), "{removed}");
     ensure!(Upf::workers(&world.upf_ns).is_err(), "after detach");
-    Ok("killed, stopped, and detached".to_owned())
+    Ok(format!(
+        "killed, terminated, stopped, each way: no packets for {stopped:.1?}"
+    ))
 }
 
 fn smf_lost(world: &mut World) -> Result<String> {

@@ -1,6 +1,6 @@
 //! The pipeline in threads, each with packets of its own: of this process, or of one that goes on without it.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{fmt, io};
 
@@ -13,6 +13,10 @@ pub(crate) mod kernel;
 
 use super::{Backend, Builds, GoingOn, Records};
 use crate::abi::Features;
+#[cfg(feature = "dpdk")]
+use crate::clock::monotonic_ns;
+#[cfg(feature = "dpdk")]
+use crate::drop_reason::DropReason;
 use crate::error::SetupError;
 use crate::frame_socket::Egress;
 use crate::grace::{Barrier, Bystander};
@@ -96,9 +100,19 @@ pub(crate) trait Traffic: Send + Sized + 'static {
         Barrier::threads(all)
     }
 
-    /// An error: nobody runs packets any more.
-    fn check(_: &Self::Setup) -> io::Result<()> {
+    /// An error: some packets are not run any more.
+    fn check(_: &Self::Setup, _: &[Bystander]) -> io::Result<()> {
         Ok(())
+    }
+
+    /// Workers that run packets elsewhere end, and others go on over the same tables. The interface of each port. `mend`: is called in between.
+    #[cfg(feature = "dpdk")]
+    fn replace_workers(
+        _: &Self::Setup,
+        _: &Site<'_>,
+        _mend: impl FnOnce(),
+    ) -> Result<Vec<u32>, SetupError> {
+        Err(io::Error::from(io::ErrorKind::Unsupported).into())
     }
 
     /// How packets go on without this process.
@@ -240,7 +254,24 @@ impl<T: Traffic + fmt::Debug> Backend for Workers<T> {
     }
 
     fn check(&self) -> io::Result<()> {
-        T::check(&self.setup)
+        let threads = self.bystanders.split_last();
+        T::check(
+            &self.setup,
+            threads.map_or(&[], |(_by_hand, threads)| threads),
+        )
+    }
+
+    #[cfg(feature = "dpdk")]
+    fn replace_workers(&mut self) -> Result<(), SetupError> {
+        let ifindexes = T::replace_workers(&self.setup, &self.site(), || {
+            let by_hand = self.by_hand.lock();
+            let (worker, _) = &*by_hand.unwrap_or_else(PoisonError::into_inner);
+            let lost = self.shared.mend(self.bystanders.len() - 1, monotonic_ns());
+            // By which they came is not known any more.
+            worker.count_lost(0, DropReason::WorkerEnded, lost);
+        })?;
+        self.lead_by(ifindexes);
+        Ok(())
     }
 
     fn going_on(&self) -> GoingOn {
@@ -279,7 +310,8 @@ impl<T: Traffic + fmt::Debug> Backend for Workers<T> {
     // Each worker sees to its own part of it.
     fn attach_port(&mut self, port: usize, ifindex: u32) -> Result<(), SetupError> {
         let slot = self.memory().config[0].port_ifindex.get(port);
-        let slot = slot.filter(|_| T::takes_up());
+        let is_its = |slot: &&AtomicU32| slot.load(Ordering::Acquire) == ifindex;
+        let slot = slot.filter(|slot| T::takes_up() || is_its(slot));
         let slot = slot.ok_or(SetupError::NotAnew(port))?;
         slot.store(ifindex, Ordering::Release);
         Ok(())

@@ -200,6 +200,14 @@ impl Page {
             .map(|t| ([("table", t.table.as_str())], t.refused));
         let help = "Changes of sessions that the table had no room for, or only what is kept for other SMFs";
         out.counters("turnpike_table_refused", help, refused)?;
+        let help = "Times that others took the place of workers whose process had ended, or hung";
+        let replaced = datapath.workers_replaced.into_iter();
+        let labels = [("datapath", datapath.kind.as_str())];
+        out.counters(
+            "turnpike_workers_replaced",
+            help,
+            replaced.map(|times| (labels, times)),
+        )?;
         let features = datapath
             .features
             .iter()

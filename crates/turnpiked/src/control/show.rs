@@ -129,6 +129,7 @@ fn datapath(tables: &Tables, about: &About) -> DatapathReport {
         kind: datapath.kind.name().to_owned(),
         mode: (datapath.kind == DatapathKind::Xdp).then(|| datapath.mode.name().to_owned()),
         workers: (datapath.kind != DatapathKind::Xdp).then_some(datapath.workers),
+        workers_replaced: (datapath.kind == DatapathKind::Dpdk).then(|| tables.workers_replaced()),
         build: tables.features().build().to_owned(),
         features: tables.features().names().map(str::to_owned).collect(),
         settling: tables.is_settling(),

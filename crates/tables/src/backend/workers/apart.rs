@@ -5,12 +5,13 @@ pub(crate) mod process;
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::mem;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -28,7 +29,7 @@ use crate::queue::Queue;
 use crate::shaping::Shaping;
 use crate::table_files::TableFiles;
 use crate::worker::{Between, Burst, Shared, Worker};
-use crate::worker_link::{Link, listen_at};
+use crate::worker_link::{Link, Process, listen_at};
 
 /// Time within which they say who they are, or change over to other tables.
 const SOON: Duration = Duration::from_secs(5);
@@ -36,6 +37,10 @@ const SOON: Duration = Duration::from_secs(5);
 const START: Duration = Duration::from_secs(300);
 /// Descriptors that go with a request, of queues of records.
 const WAKES: usize = 5;
+/// Time in which a thread does nothing at all after which it hangs: one without packets wakes ten times a second.
+const HANGS: Duration = Duration::from_secs(10);
+/// Time without a look at them, at most.
+const PAUSE: Duration = Duration::from_secs(2);
 
 /// Starts the process of workers, which calls [`crate::run_workers`] with a socket.
 pub struct StartWorkers(Box<dyn Fn(OwnedFd) -> io::Result<()> + Send>);
@@ -114,9 +119,66 @@ struct Lead {
 struct Hello {
     /// `None`: they run no packets yet.
     fixed: Option<Fixed>,
+    /// 0: of a version that does not say.
+    #[serde(default)]
+    pid: libc::pid_t,
 }
 
-/// Answer to [`Request::Lead`]: the interface of each port; with descriptors that wake workers. And to [`Request::Meet`].
+/// Workers that are there.
+#[derive(Debug)]
+struct Reached {
+    link: Link,
+    /// `None`: it cannot be had, or is this one, as in tests.
+    process: Option<Process>,
+}
+
+/// Workers that know the tables.
+#[derive(Debug)]
+struct Led {
+    /// The interface of each port.
+    ifindexes: Vec<u32>,
+    /// Of frames.
+    queues: Arc<[Queue]>,
+}
+
+/// How far threads have come, as it was seen last.
+#[derive(Debug)]
+struct Progress {
+    at: Instant,
+    seen: Vec<Seen>,
+}
+
+#[derive(Debug)]
+struct Seen {
+    pulse: u64,
+    since: Instant,
+}
+
+impl Progress {
+    /// The number of a thread that hangs at this time.
+    fn stuck(&mut self, threads: &[Bystander], now: Instant) -> Option<usize> {
+        let pause = now.duration_since(mem::replace(&mut self.at, now));
+        let fresh = |thread: &Bystander| Seen {
+            pulse: thread.pulse(),
+            since: now,
+        };
+        // A process that does not look for long may have been stopped, and they with it.
+        if self.seen.len() != threads.len() || pause > PAUSE {
+            self.seen = threads.iter().map(fresh).collect();
+            return None;
+        }
+        for (seen, thread) in self.seen.iter_mut().zip(threads) {
+            if thread.pulse() != seen.pulse {
+                *seen = fresh(thread);
+            }
+        }
+        let hangs = |of: &Seen| now.duration_since(of.since) >= HANGS;
+        self.seen.iter().position(hangs)
+    }
+}
+
+/// Answer to [`Request::Lead`]: the interface of each port; with descriptors that wake workers, and of TAP interfaces. And to
+/// [`Request::Meet`].
 type Answer = Result<Vec<u32>, String>;
 
 /// No traffic of this process.
@@ -128,13 +190,17 @@ pub(crate) struct Setup {
     start: StartWorkers,
     fixed: Fixed,
     /// `None`: they are started when packets are to meet the tables.
-    link: Arc<Mutex<Option<Link>>>,
+    reached: Arc<Mutex<Option<Reached>>>,
     are_former: bool,
     /// Memory of frames that workers send.
     frames: OnceLock<Vec<View<AtomicU64>>>,
-    /// When workers know the tables: the interface of each port, and queues of frames.
-    led: OnceLock<(Vec<u32>, Arc<[Queue]>)>,
+    led: Mutex<Option<Led>>,
+    /// Descriptors of TAP interfaces, which stay as they are while there are no workers.
+    taps: Mutex<Vec<OwnedFd>>,
     queues: FrameQueues,
+    /// `None`: packets do not meet the tables yet.
+    progress: Mutex<Option<Progress>>,
+    go_on: AtomicBool,
 }
 
 impl Setup {
@@ -153,29 +219,33 @@ impl Setup {
             workers: layout.workers,
             shaping: layout.shaping,
         };
-        let link = Link::connect(front)?.map(|link| former(link, &fixed));
-        let link = link.transpose()?.flatten();
+        let reached = Link::connect(front)?.map(|link| former(link, &fixed));
+        let reached = reached.transpose()?.flatten();
         Ok(Self {
             start,
             fixed,
-            are_former: link.is_some(),
-            link: Arc::new(Mutex::new(link)),
+            are_former: reached.is_some(),
+            reached: Arc::new(Mutex::new(reached)),
             frames: OnceLock::new(),
-            led: OnceLock::new(),
+            led: Mutex::default(),
+            taps: Mutex::default(),
             queues: FrameQueues::default(),
+            progress: Mutex::default(),
+            go_on: AtomicBool::new(false),
         })
     }
 
     /// Workers, started if there are none, send what this process gives them by its tables, once they know these. The interface of each port.
     fn lead(&self, site: &Site<'_>) -> Result<Vec<u32>, SetupError> {
-        if let Some((ifindexes, _)) = self.led.get() {
-            return Ok(ifindexes.clone());
+        let mut led = self.led.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(led) = &*led {
+            return Ok(led.ifindexes.clone());
         }
         let missing = || SetupError::Dpdk("workers apart need files of tables".to_owned());
         let (files, frames) = site.files.zip(self.frames.get()).ok_or_else(missing)?;
-        let mut link = self.link();
-        let link = match &mut *link {
-            Some(link) => link,
+        let mut reached = self.reached();
+        let Reached { link, .. } = match &mut *reached {
+            Some(reached) => reached,
             none => none.insert(start(files.front(), &self.start)?),
         };
         let request = Request::Lead(Box::new(Lead {
@@ -184,11 +254,16 @@ impl Setup {
             threads: site.workers + Apart::helpers(self),
             fixed: self.fixed.clone(),
         }));
-        let wakes = site.shared.queues.wakes();
-        link.send(&request, &wakes.map(|wake| wake.as_raw_fd()))?;
+        let mut taps = self.taps.lock().unwrap_or_else(PoisonError::into_inner);
+        let with = site.shared.queues.wakes().into_iter();
+        let with = with.chain(taps.iter().map(AsFd::as_fd));
+        let with: Vec<_> = with.map(|fd| fd.as_raw_fd()).collect();
+        link.send(&request, &with)?;
         let answer = link.recv::<Answer>()?;
-        let (answer, wakes) = answer.ok_or_else(gone)?;
+        let (answer, mut wakes) = answer.ok_or_else(gone)?;
+        link.wait_at_most(SOON)?;
         let ifindexes = answer.map_err(SetupError::Dpdk)?;
+        *taps = wakes.split_off(wakes.len().min(frames.len()));
         let queues = frames.iter().zip(wakes);
         let queues = queues.map(|(memory, wake)| Queue::over(memory.clone(), FROM_KERNEL, wake));
         let queues: Arc<[Queue]> = queues.collect::<io::Result<Vec<_>>>()?.into();
@@ -197,32 +272,63 @@ impl Setup {
             false => Vec::new(),
         };
         self.queues.are(&queues, taps);
-        Ok(self.led.get_or_init(|| (ifindexes, queues)).0.clone())
+        let led = led.insert(Led { ifindexes, queues });
+        Ok(led.ifindexes.clone())
     }
 
     /// Packets meet the tables of this process.
     fn meet(&self) -> Result<(), SetupError> {
-        let link = self.link();
-        let link = link.as_ref().ok_or_else(gone)?;
+        let reached = self.reached();
+        let Reached { link, .. } = reached.as_ref().ok_or_else(gone)?;
         link.send(&Request::Meet, &[])?;
         let (answer, _) = link.recv::<Answer>()?.ok_or_else(gone)?;
-        answer.map(drop).map_err(SetupError::Dpdk)
+        answer.map_err(SetupError::Dpdk)?;
+        *self.progress() = Some(Progress {
+            at: Instant::now(),
+            seen: Vec::new(),
+        });
+        Ok(())
     }
 
     /// Former workers that do not do what they are asked for end, so that the next start has others.
     fn or_end_former<T>(&self, done: Result<T, SetupError>) -> Result<T, SetupError> {
         if done.is_err()
             && self.are_former
-            && let Some(link) = self.link().take()
-            && let Err(error) = link.end()
+            && let Some(reached) = self.reached().take()
+            && let Err(error) = reached.link.end()
         {
             tracing::error!(%error, "workers that do not go on cannot be ended");
         }
         done
     }
 
-    fn link(&self) -> MutexGuard<'_, Option<Link>> {
-        self.link.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Workers that were there have ended when this returns.
+    fn end(&self) -> io::Result<()> {
+        let Some(Reached { link, process }) = self.reached().take() else {
+            return Err(gone());
+        };
+        match process {
+            Some(process) => process.end()?,
+            // Else nobody would know whether they still write.
+            None if !link.is_closed() => return Err(io::Error::other("they cannot be ended")),
+            None => {}
+        }
+        *self.progress() = None;
+        let mut led = self.led.lock().unwrap_or_else(PoisonError::into_inner);
+        let queues = led.take().map(|led| led.queues);
+        queues
+            .iter()
+            .flat_map(|all| all.iter())
+            .for_each(Queue::mend);
+        Ok(())
+    }
+
+    fn reached(&self) -> MutexGuard<'_, Option<Reached>> {
+        self.reached.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn progress(&self) -> MutexGuard<'_, Option<Progress>> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -236,21 +342,34 @@ fn frames(worker: usize) -> String {
 }
 
 /// Whether workers were there and are not any more.
-fn has_ended(link: &Mutex<Option<Link>>) -> bool {
-    let link = link.lock().unwrap_or_else(PoisonError::into_inner);
-    link.as_ref().is_some_and(Link::is_closed)
+fn have_ended(reached: &Mutex<Option<Reached>>) -> bool {
+    let reached = reached.lock().unwrap_or_else(PoisonError::into_inner);
+    reached.as_ref().is_some_and(|of| of.link.is_closed())
+}
+
+/// They would be waited for without end.
+fn end_those_that_hang(reached: &Mutex<Option<Reached>>) {
+    let reached = reached.lock().unwrap_or_else(PoisonError::into_inner);
+    let process = reached.as_ref().and_then(|of| of.process.as_ref());
+    if let Some(Err(error)) = process.map(Process::end) {
+        tracing::error!(%error, "workers that hang cannot be ended");
+    }
 }
 
 /// Workers that are there, if they can go on over other tables.
-fn former(link: Link, wanted: &Fixed) -> io::Result<Option<Link>> {
+fn former(link: Link, wanted: &Fixed) -> io::Result<Option<Reached>> {
     link.wait_at_most(SOON)?;
     let why = match link.recv::<Hello>() {
-        Ok(Some((Hello { fixed }, _))) if fixed.as_ref() == Some(wanted) => {
-            return Ok(Some(link));
+        Ok(Some((hello, _))) if hello.fixed.as_ref() == Some(wanted) => {
+            let process = Process::of_workers(hello.pid);
+            return Ok(Some(Reached { link, process }));
         }
-        Ok(Some((Hello { fixed: Some(of) }, _))) if of.program != wanted.program => {
-            "are another program's"
-        }
+        Ok(Some((
+            Hello {
+                fixed: Some(of), ..
+            },
+            _,
+        ))) if of.program != wanted.program => "are another program's",
         Ok(Some(_)) => "have other settings",
         Ok(None) => return Ok(None),
         Err(_) => "do not say who they are",
@@ -261,13 +380,14 @@ fn former(link: Link, wanted: &Fixed) -> io::Result<Option<Link>> {
 }
 
 /// The process of workers, started and connected with.
-fn start(front: &Path, start: &StartWorkers) -> Result<Link, SetupError> {
+fn start(front: &Path, start: &StartWorkers) -> Result<Reached, SetupError> {
     start.0(listen_at(front)?)?;
     let link = Link::connect(front)?.ok_or_else(gone)?;
     link.wait_at_most(SOON)?;
-    link.recv::<Hello>()?.ok_or_else(gone)?;
+    let (hello, _) = link.recv::<Hello>()?.ok_or_else(gone)?;
     link.wait_at_most(START)?;
-    Ok(link)
+    let process = Process::of_workers(hello.pid);
+    Ok(Reached { link, process })
 }
 
 impl Traffic for Apart {
@@ -299,7 +419,7 @@ impl Traffic for Apart {
     }
 
     fn lead(setup: &Setup, site: &Site<'_>) -> Result<Option<Vec<u32>>, SetupError> {
-        if setup.link().is_none() {
+        if setup.reached().is_none() {
             return Ok(None);
         }
         setup.or_end_former(setup.lead(site)).map(Some)
@@ -308,7 +428,8 @@ impl Traffic for Apart {
     fn open(setup: &Setup, site: &Site<'_>) -> Result<(Vec<Self>, Vec<u32>), SetupError> {
         let led = setup.lead(site);
         let met = led.and_then(|ifindexes| setup.meet().map(|()| ifindexes));
-        Ok((Vec::new(), setup.or_end_former(met)?))
+        let ifindexes = setup.or_end_former(met)?;
+        Ok((Vec::new(), ifindexes))
     }
 
     fn handover(setup: &Setup) -> Option<Handover> {
@@ -321,16 +442,42 @@ impl Traffic for Apart {
         }
     }
 
-    fn check(setup: &Setup) -> io::Result<()> {
-        match has_ended(&setup.link) {
-            true => Err(gone()),
-            false => Ok(()),
+    fn check(setup: &Setup, threads: &[Bystander]) -> io::Result<()> {
+        if have_ended(&setup.reached) {
+            return Err(gone());
         }
+        let mut progress = setup.progress();
+        let stuck = progress
+            .as_mut()
+            .and_then(|of| of.stuck(threads, Instant::now()));
+        let hangs = |number| format!("thread {number} of the process of workers hangs");
+        stuck.map_or(Ok(()), |number| Err(io::Error::other(hangs(number))))
+    }
+
+    fn replace_workers(
+        setup: &Setup,
+        site: &Site<'_>,
+        mend: impl FnOnce(),
+    ) -> Result<Vec<u32>, SetupError> {
+        setup.queues.pause();
+        let started = setup.end().map_err(SetupError::from).and_then(|()| {
+            mend();
+            let ifindexes = setup.lead(site)?;
+            setup.meet()?;
+            Self::set_going_on(setup, setup.go_on.load(Ordering::Relaxed));
+            Ok(ifindexes)
+        });
+        started.inspect_err(|_| setup.queues.are_gone())
     }
 
     fn barrier(setup: &Setup, all: Vec<Bystander>) -> Barrier {
-        let link = Arc::clone(&setup.link);
-        Barrier::of_others(all, move || has_ended(&link))
+        let reached = Arc::clone(&setup.reached);
+        Barrier::of_others(all, move |hangs| {
+            if hangs {
+                end_those_that_hang(&reached);
+            }
+            have_ended(&reached)
+        })
     }
 
     fn going_on(setup: &Setup) -> GoingOn {
@@ -341,7 +488,8 @@ impl Traffic for Apart {
     }
 
     fn set_going_on(setup: &Setup, without: bool) {
-        if let Some(link) = &*setup.link()
+        setup.go_on.store(without, Ordering::Relaxed);
+        if let Some(Reached { link, .. }) = &*setup.reached()
             && let Err(error) = link.send(&Request::GoOn(without), &[])
         {
             tracing::error!(%error, "workers do not hear whether they are to go on");
@@ -360,5 +508,32 @@ impl Traffic for Apart {
 impl std::fmt::Debug for Apart {
     fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match *self {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_hangs_that_does_nothing_at_many_looks_for_long() {
+        let threads = [Bystander::default(), Bystander::default()];
+        let began = Instant::now();
+        let mut progress = Progress {
+            at: began,
+            seen: Vec::new(),
+        };
+        let mut stuck = |after_s| progress.stuck(&threads, began + Duration::from_secs(after_s));
+        for after_s in 0..9 {
+            assert_eq!(stuck(after_s), None);
+        }
+        assert_eq!(stuck(60), None, "nobody has looked meanwhile");
+        for after_s in 61..70 {
+            assert_eq!(stuck(after_s), None);
+            drop(threads[0].look());
+        }
+        assert_eq!(stuck(70), Some(1));
+        drop(threads[1].look());
+        assert_eq!(stuck(71), None);
     }
 }

@@ -13,7 +13,7 @@ mod tests;
 
 use std::io;
 use std::ptr::null_mut;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use super::{Site, Traffic};
 use crate::abi::dpdk::{
@@ -97,10 +97,18 @@ impl Traffic for Dpdk {
 
     fn open(setup: &Setup, site: &Site<'_>) -> Result<(Vec<Self>, Vec<u32>), SetupError> {
         let (settings, ports, workers) = (&setup.settings, site.ports, site.workers);
+        let mut known = setup.taps.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut former = std::mem::take(&mut *known).into_iter();
         let taps = ports.iter().filter(|_| settings.taps);
-        let taps: Vec<Tap> = taps
-            .map(|port| Tap::open(&port.name))
-            .collect::<Result<_, _>>()?;
+        let taps = taps.map(|port| {
+            let former = former.next().and_then(|fd| Tap::take_over(fd, &port.name));
+            former.map_or_else(|| Tap::open(&port.name), Ok)
+        });
+        let taps: Vec<Tap> = taps.collect::<Result<_, _>>()?;
+        *known = taps
+            .iter()
+            .map(Tap::descriptor)
+            .collect::<io::Result<_>>()?;
         let mut mtus: Vec<u32> = taps.iter().map(Tap::mtu).collect::<io::Result<_>>()?;
         mtus.resize(ports.len(), MTU);
         let pipeline = settings.pipeline.as_ref();

@@ -2,9 +2,9 @@
 //! until it is told to end, whether or not a turnpiked is there.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::sync::Arc;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -40,6 +40,8 @@ struct Serving {
     config: View<Config>,
     /// Queues of the workers, whose descriptors wake them.
     queues: Arc<[Queue]>,
+    /// Of TAP interfaces.
+    taps: Vec<OwnedFd>,
 }
 
 /// Workers of a turnpiked over DPDK, in this process, which has been started for that: until it is told to end. `listener`: the socket by which
@@ -61,12 +63,11 @@ pub fn run_workers(listener: &OwnedFd) -> Result<(), SetupError> {
         }
         if speaks && let Some(link) = &hand {
             match link.recv::<Request>() {
-                Ok(Some((Request::Lead(wanted), wakes))) => {
-                    let answer = lead(&mut serving, *wanted, wakes);
-                    let wakes = serving.iter().flat_map(|of| of.queues.iter());
-                    let wakes: Vec<_> = wakes.map(|queue| queue.as_fd().as_raw_fd()).collect();
+                Ok(Some((Request::Lead(wanted), with))) => {
+                    let answer = lead(&mut serving, *wanted, with);
+                    let with = serving.as_ref().map_or(Vec::new(), Serving::descriptors);
                     // Else it has gone meanwhile, which is heard of next.
-                    let _ = link.send(&answer, &wakes);
+                    let _ = link.send(&answer, &with);
                     if serving.is_none() {
                         return Ok(());
                     }
@@ -97,6 +98,7 @@ pub fn run_workers(listener: &OwnedFd) -> Result<(), SetupError> {
                 Ok(link) => {
                     let hello = Hello {
                         fixed: serving.as_ref().map(|of| of.fixed.clone()),
+                        pid: std::process::id().cast_signed(),
                     };
                     match link.send(&hello, &[]) {
                         Ok(()) => hand = Some(link),
@@ -130,9 +132,10 @@ fn wait(listener: &OwnedFd, hand: Option<&Link>) -> io::Result<[bool; 2]> {
     Ok([speaks && hand.is_some(), has_come])
 }
 
-fn lead(serving: &mut Option<Serving>, wanted: Lead, wakes: Vec<OwnedFd>) -> Answer {
+fn lead(serving: &mut Option<Serving>, wanted: Lead, mut wakes: Vec<OwnedFd>) -> Answer {
+    let taps = wakes.split_off(wakes.len().min(WAKES));
     let done = match serving {
-        None => Serving::start(wanted, wakes).map(|started| *serving = Some(started)),
+        None => Serving::start(wanted, wakes, taps).map(|started| *serving = Some(started)),
         Some(serving) => serving.lead(wanted, wakes),
     };
     done.map_err(|error| error.to_string())?;
@@ -166,7 +169,8 @@ fn with_frames(shared: Shared, wanted: &Lead, wake: &[Queue]) -> io::Result<Shar
 }
 
 impl Serving {
-    fn start(wanted: Lead, wakes: Vec<OwnedFd>) -> Result<Self, SetupError> {
+    /// `taps`: descriptors of TAP interfaces that workers before these have left.
+    fn start(wanted: Lead, wakes: Vec<OwnedFd>, taps: Vec<OwnedFd>) -> Result<Self, SetupError> {
         let shared = of_request(&wanted, wakes)?;
         let (layout, fixed) = (&wanted.layout, &wanted.fixed);
         if fixed.program != Program::own()? {
@@ -174,7 +178,7 @@ impl Serving {
         }
         dpdk::check_threads(&fixed.settings, fixed.workers)?;
         dpdk::start(&fixed.settings)?;
-        let setup = Setup::new(&fixed.settings);
+        let setup = Setup::new(&fixed.settings, taps);
         let site = Site {
             layout,
             ports: &fixed.ports,
@@ -197,7 +201,18 @@ impl Serving {
             next: None,
             config,
             queues,
+            taps: setup
+                .taps
+                .into_inner()
+                .unwrap_or_else(PoisonError::into_inner),
         })
+    }
+
+    /// By the first they are woken when there are frames for them; by the others TAP interfaces outlive them.
+    fn descriptors(&self) -> Vec<RawFd> {
+        let wakes = self.queues.iter().map(AsFd::as_fd);
+        let all = wakes.chain(self.taps.iter().map(AsFd::as_fd));
+        all.map(|fd| fd.as_raw_fd()).collect()
     }
 
     fn lead(&mut self, wanted: Lead, wakes: Vec<OwnedFd>) -> Result<(), SetupError> {

@@ -46,14 +46,37 @@ impl Tap {
             };
             SetupError::Dpdk(format!("TAP interface {name}: {error}{advice}"))
         })?;
+        Ok(Self::over(file, name)?)
+    }
+
+    /// The same by a descriptor that another process had, through which it has stayed as it was. `None`: it has gone meanwhile, or has another
+    /// name.
+    pub(super) fn take_over(fd: OwnedFd, name: &str) -> Option<Self> {
+        let file = File::from(fd);
+        let mut own = request("");
+        // SAFETY: the request is ours and lives through the call.
+        checked(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNGETIFF, &mut own) }).ok()?;
+        if own.ifr_name != request(name).ifr_name {
+            return None;
+        }
+        let tap = Self::over(file, name).ok()?;
+        // As one that has just been opened; without the right to say so it stays as it is.
+        let _ = tap.set_carrier(true);
+        Some(tap)
+    }
+
+    fn over(file: File, name: &str) -> io::Result<Self> {
         let flags = SockFlag::SOCK_CLOEXEC;
-        let socket = socket(AddressFamily::Inet, SockType::Datagram, flags, None)
-            .map_err(io::Error::from)?;
         Ok(Self {
             name: name.to_owned(),
             file,
-            socket,
+            socket: socket(AddressFamily::Inet, SockType::Datagram, flags, None)?,
         })
+    }
+
+    /// A further descriptor of it, by which it stays.
+    pub(super) fn descriptor(&self) -> io::Result<OwnedFd> {
+        self.file.as_fd().try_clone_to_owned()
     }
 
     /// Octets of IP that it carries.

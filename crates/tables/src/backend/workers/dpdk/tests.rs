@@ -45,7 +45,7 @@ fn opened(name: &str) -> (RingPort, [PortConfig; 1], Vec<Dpdk>) {
         shared: &shared,
         files: None,
     };
-    let (threads, _) = Dpdk::open(&Setup::new(&settings), &site).unwrap();
+    let (threads, _) = Dpdk::open(&Setup::new(&settings, Vec::new()), &site).unwrap();
     (wire, ports, threads)
 }
 

@@ -262,7 +262,8 @@ pub fn clean() -> usize {
     removed
 }
 
-fn kill_inside(namespace: &str) {
+/// Ends what runs in a namespace.
+pub fn kill_inside(namespace: &str) {
     let Ok(output) = Command::new("ip")
         .args(["netns", "pids", namespace])
         .output()

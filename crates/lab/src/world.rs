@@ -564,6 +564,9 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
+        // Its workers may be a process of their own, which goes on without it.
+        self.upf = None;
+        cleanup::kill_inside(self.upf_ns.name());
         cleanup::remove_folder(&self.folder);
         cleanup::forget_folder(&self.folder);
     }

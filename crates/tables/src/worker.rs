@@ -599,6 +599,8 @@ impl Burst {
 #[cfg(test)]
 mod tests {
     use super::*;
+    #[cfg(feature = "dpdk")]
+    use crate::ring::Ring;
     use crate::stats::Counting;
 
     #[test]
@@ -626,7 +628,10 @@ mod tests {
         shared.raised(0).store(4, Ordering::Relaxed);
         cpu.shaper.waiting.store(7, Ordering::Relaxed);
         cpu.busy_since_ns.store(9, Ordering::Relaxed);
+        let ring = Ring::from(Arc::clone(shared.queues.of(Records::Held)));
+        assert!(!ring.is_readable().unwrap());
         let frames = [(); 2].map(|()| shared.mend(1, 19));
+        assert!(ring.is_readable().unwrap(), "its reader looks again");
         assert_eq!(frames, [7, 0], "frames are lost once");
         assert_eq!(all.map(|one| one.pulse()), [2, 1], "the other one looks");
         assert_eq!(

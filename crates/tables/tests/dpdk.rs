@@ -56,6 +56,13 @@ fn settings() -> Settings {
     }
 }
 
+fn without_taps() -> Settings {
+    Settings {
+        taps: false,
+        ..settings()
+    }
+}
+
 fn ip(arguments: &str) {
     let output = Command::new("ip")
         .args(arguments.split(' '))
@@ -866,10 +873,7 @@ fn packets(counted: &PortTotals) -> u64 {
 #[test]
 fn workers_apart_go_on_over_other_tables_and_each_counts_its_own() {
     let _alone = ONE_BY_ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let settings = Settings {
-        taps: false,
-        ..settings()
-    };
+    let settings = without_taps();
     let mut access = RingPort::new(&settings, "apart3", 256).unwrap();
     let mut network = RingPort::new(&settings, "apart6", 256).unwrap();
     let _wire = RingPort::new(&settings, "other3", 256).unwrap();
@@ -930,10 +934,7 @@ fn workers_apart_go_on_over_other_tables_and_each_counts_its_own() {
 #[test]
 fn workers_apart_end_with_whoever_wants_no_others_to_go_on() {
     let _alone = ONE_BY_ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let settings = Settings {
-        taps: false,
-        ..settings()
-    };
+    let settings = without_taps();
     let layout = Layout::for_sessions(64, 2, 2);
     for (goes_on, name) in [(false, "mortal3"), (true, "goeson3"), (false, "ends3")] {
         let _wire = RingPort::new(&settings, name, 64).unwrap();
@@ -960,10 +961,7 @@ fn workers_apart_end_with_whoever_wants_no_others_to_go_on() {
 fn frames_that_wait_leave_when_workers_apart_have_gone_on() {
     const PACKETS: u8 = 8;
     let _alone = ONE_BY_ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let settings = Settings {
-        taps: false,
-        ..settings()
-    };
+    let settings = without_taps();
     let mut access = RingPort::new(&settings, "waits3", 256).unwrap();
     let mut network = RingPort::new(&settings, "waits6", 256).unwrap();
     // It ends workers before their wires go.

@@ -290,9 +290,9 @@ impl Link {
         let peer = getsockopt(&self.0, PeerCredentials).ok();
         let process = peer.and_then(|peer| Process::of_workers(peer.pid()));
         self.wait_at_most(END)?;
-        let asked = self
-            .send(&Plain::End, &[])
-            .and_then(|()| self.until_closed());
+        // Those that cannot be told have gone, or do not listen: which of both is heard next.
+        let _ = self.send(&Plain::End, &[]);
+        let asked = self.until_closed();
         let Some(process) = process else {
             return asked;
         };

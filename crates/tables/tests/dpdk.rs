@@ -928,7 +928,9 @@ fn workers_apart_go_on_over_other_tables_and_each_counts_its_own() {
     eventually("it hears of their end", || other.check().is_err());
     let error = other.replace_workers().unwrap_err().to_string();
     assert!(error.contains("no such device"), "wires open once: {error}");
-    assert!(!tables::end_workers(&folder.front()).unwrap());
+    eventually("those have ended, too", || {
+        !tables::end_workers(&folder.front()).unwrap()
+    });
 }
 
 #[test]

@@ -13,11 +13,13 @@ use rs_pfcp::ie::far_id::FarId;
 use rs_pfcp::ie::reporting_triggers::ReportingTriggers;
 use rs_pfcp::ie::{Ie, IeType};
 use rs_pfcp::message::MsgType;
-use serde_json::Value;
 
 use super::restart::{in_order, until_others, usage_so_far};
 use super::sessions::ping_all;
-use super::{Scenario, both_ways, eventually, expect_drops, flow_down, more_of, none_of};
+use super::{
+    Scenario, both_ways, buffers, eventually, expect_drops, flow_down, more_of, none_of,
+    wait_for_waiting, waiting,
+};
 use crate::course::Fates;
 use crate::flow::{self, Ledger, Shape};
 use crate::gnb::Downlink;
@@ -104,17 +106,6 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     ]
 }
 
-/// The UPF's report of packets that wait.
-fn buffers(world: &World) -> Result<Value> {
-    let upf = world.upf.as_ref().context("the UPF is down")?;
-    upf.get(&world.upf_ns, "/api/v1/buffers")
-}
-
-fn waiting(world: &World) -> Result<u64> {
-    let answer = buffers(world)?;
-    answer["packets"]["used"].as_u64().context("packets.used")
-}
-
 /// Session Report Requests so far whose type is Downlink Data Report.
 fn reports(world: &World) -> Result<usize> {
     let requests = world.smf(0)?.requests(MsgType::SessionReportRequest)?;
@@ -188,11 +179,6 @@ fn paging(world: &mut World) -> Result<String> {
         "{held} of {} packets waited, one report each time",
         down.sent
     ))
-}
-
-/// Until so many wait.
-fn wait_for_waiting(world: &World, packets: u64) -> Result<()> {
-    eventually("packets wait", || Ok(waiting(world)? >= packets))
 }
 
 fn paging_killed(world: &mut World) -> Result<String> {

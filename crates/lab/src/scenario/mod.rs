@@ -480,6 +480,23 @@ fn more_of(flow: &flow::Running, packets: u32) -> Result<()> {
     })
 }
 
+/// The UPF's report of packets that wait.
+fn buffers(world: &World) -> Result<serde_json::Value> {
+    let upf = world.upf.as_ref().context("the UPF is down")?;
+    upf.get(&world.upf_ns, "/api/v1/buffers")
+}
+
+/// Packets that wait.
+fn waiting(world: &World) -> Result<u64> {
+    let answer = buffers(world)?;
+    answer["packets"]["used"].as_u64().context("packets.used")
+}
+
+/// Until so many wait.
+fn wait_for_waiting(world: &World, packets: u64) -> Result<()> {
+    eventually("packets wait", || Ok(waiting(world)? >= packets))
+}
+
 /// A short flow in each direction must arrive whole.
 fn both_ways(world: &World, attached: &Attached) -> Result<()> {
     let shape = Shape {

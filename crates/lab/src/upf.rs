@@ -321,9 +321,25 @@ pub fn binary() -> Result<PathBuf> {
     found.context("turnpiked was not found: build it, or set TURNPIKED to its path")
 }
 
+/// The one that UPFs of this folder are: that of [`install_another`], if there is one.
+fn installed(folder: &Path) -> Result<PathBuf> {
+    let own = folder.join("turnpiked");
+    if own.is_file() {
+        return Ok(own);
+    }
+    binary()
+}
+
+/// From the next start on, UPFs of this folder are another program, which does the same.
+pub fn install_another(folder: &Path) -> Result<()> {
+    let unfinished = folder.join("turnpiked.new");
+    fs::copy(binary()?, &unfinished)?;
+    Ok(fs::rename(unfinished, folder.join("turnpiked"))?)
+}
+
 /// Removes what a UPF has left that was started in this folder, and does not run. Its words.
 pub fn detach(folder: &Path) -> Result<String> {
-    let mut command = Command::new(binary()?);
+    let mut command = Command::new(installed(folder)?);
     command.arg("detach").arg(folder.join("turnpiked.toml"));
     let output = command.output()?;
     ensure!(output.status.success(), "{output:?}");
@@ -405,7 +421,7 @@ impl Upf {
         let mut command = Command::new("ip");
         command
             .args(["netns", "exec", netns.name()])
-            .arg(binary()?)
+            .arg(installed(folder)?)
             .arg("--config")
             .arg(&config)
             .env("RUNTIME_DIRECTORY", folder);

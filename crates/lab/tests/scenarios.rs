@@ -174,7 +174,7 @@ const TELLING: [&str; 30] = [
 ];
 
 /// Of these, what differs between sockets and devices of DPDK.
-const TELLING_OF_DPDK: [&str; 23] = [
+const TELLING_OF_DPDK: [&str; 24] = [
     // Bursts are under way for longer than a program of the kernel is.
     "buffer-order",
     "buffer-order-shaped",
@@ -201,6 +201,7 @@ const TELLING_OF_DPDK: [&str; 23] = [
     "paging-killed",
     "reload-takes-over",
     "workers-killed",
+    "upf-upgraded",
     "paging-workers-killed",
 ];
 

@@ -105,9 +105,9 @@ pub(crate) trait Backend: fmt::Debug + Send {
     /// The tables that packets meet.
     fn memory(&self) -> &Memory;
 
-    /// Have frames that are finished in this process leave by interfaces of ports, before packets meet programs.
-    fn lead(&mut self) -> Result<(), SetupError> {
-        Ok(())
+    /// Have frames that are finished in this process leave by interfaces of ports, before packets meet programs. Whether they can.
+    fn lead(&mut self) -> Result<bool, SetupError> {
+        Ok(true)
     }
 
     /// Have packets of every port's interface meet its program, or of none if that fails. Programs never outlive this

@@ -96,7 +96,7 @@ impl Settings {
 pub(crate) struct Setup {
     pub(crate) settings: Settings,
     pub(crate) queues: FrameQueues,
-    /// Descriptors of TAP interfaces, by port: at first of those that workers before these had.
+    /// Descriptors of TAP interfaces: at first of those that workers before these had.
     pub(crate) taps: Mutex<Vec<OwnedFd>>,
 }
 

@@ -250,8 +250,8 @@ impl Tables {
         Self::of(programs, layout, ports, options)
     }
 
-    /// Before [`Self::attach`]: frames that are finished in this process leave by interfaces of ports from now on.
-    pub fn lead(&mut self) -> Result<(), SetupError> {
+    /// Before [`Self::attach`]: frames that are finished in this process leave by interfaces of ports from now on. `false`: they cannot yet.
+    pub fn lead(&mut self) -> Result<bool, SetupError> {
         self.programs.backend_mut().lead()
     }
 

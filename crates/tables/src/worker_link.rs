@@ -80,7 +80,7 @@ pub fn can_have_workers(front: &Path) -> bool {
 /// ended.
 pub fn end_workers(front: &Path) -> io::Result<bool> {
     let were_there = match Link::connect(front)? {
-        Some(link) => link.end().map(|()| true)?,
+        Some(link) => link.end(None).map(|()| true)?,
         None => false,
     };
     if let Some(path) = path(front) {
@@ -285,10 +285,10 @@ impl Link {
         }
     }
 
-    /// Ends the workers, and returns when their process has ended. Those that do not hear of it are killed.
-    pub(crate) fn end(self) -> io::Result<()> {
-        let peer = getsockopt(&self.0, PeerCredentials).ok();
-        let process = peer.and_then(|peer| Process::of_workers(peer.pid()));
+    /// Ends the workers, and returns when their process has ended. Those that do not hear of it are killed. `process`: theirs, if it is known.
+    pub(crate) fn end(self, process: Option<Process>) -> io::Result<()> {
+        let peer = || Process::of_workers(getsockopt(&self.0, PeerCredentials).ok()?.pid());
+        let process = process.or_else(peer);
         self.wait_at_most(END)?;
         // Those that cannot be told have gone, or do not listen: which of both is heard next.
         let _ = self.send(&Plain::End, &[]);

@@ -906,7 +906,7 @@ fn workers_apart_go_on_over_other_tables_and_each_counts_its_own() {
         (GoingOn::Already, Some(2))
     );
     let _sessions = sessions(&mut next, 1, false);
-    next.lead().unwrap();
+    assert!(next.lead().unwrap());
     forward_all(30);
     next.attach().unwrap();
     forward_all(40);
@@ -919,10 +919,14 @@ fn workers_apart_go_on_over_other_tables_and_each_counts_its_own() {
     next.check().unwrap();
     drop((next, left));
 
-    // Others cannot have what those have.
+    // Others end those when they begin.
     let ports = [port("n3", true, &RingPort::device("other3"))];
     let mut other = apart(&folder, &settings, &layout, &ports);
-    assert_eq!(other.going_on(), GoingOn::Later, "with workers of its own");
+    assert_eq!(
+        (other.going_on(), other.lead().unwrap()),
+        (GoingOn::Already, false)
+    );
+    forward_all(5);
     other.attach().unwrap();
     assert!(tables::end_workers(&folder.front()).unwrap());
     eventually("it hears of their end", || other.check().is_err());
@@ -931,6 +935,60 @@ fn workers_apart_go_on_over_other_tables_and_each_counts_its_own() {
     eventually("those have ended, too", || {
         !tables::end_workers(&folder.front()).unwrap()
     });
+}
+
+#[test]
+fn interfaces_stay_when_other_workers_take_the_place_of_former_ones() {
+    let _alone = ONE_BY_ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    in_a_namespace();
+    let settings = settings();
+    let wires = [
+        "before-a", "before-b", "after-b", "last-b", "last-c", "anew-b",
+    ];
+    let _wires = wires.map(|name| RingPort::new(&settings, name, 64).unwrap());
+    let [before_a, before_b, after_b, last_b, last_c, anew_b] = wires.map(RingPort::device);
+    // It ends workers before their wires go.
+    let folder = Folder::new("stays");
+    let layout = Layout::for_sessions(64, 2, 2);
+    let index = |name: &str| read_to_string(format!("/sys/class/net/{name}/ifindex")).ok();
+
+    let ports = [
+        port("tapa", true, &before_a),
+        port("tapb", false, &before_b),
+    ];
+    let mut first = apart(&folder, &settings, &layout, &ports);
+    first.attach().unwrap();
+    first.set_going_on(true);
+    let before = index("tapb");
+    assert!(before.is_some() && index("tapa").is_some());
+    ip("address add 192.0.2.1/24 dev tapb");
+    drop(first);
+
+    let ports = [port("tapb", true, &after_b)];
+    let mut next = apart(&folder, &settings, &layout, &ports);
+    assert_eq!(next.going_on(), GoingOn::Already);
+    next.attach().unwrap();
+    next.set_going_on(true);
+    assert_eq!((index("tapb"), &index("tapa")), (before.clone(), &None));
+    drop(next);
+
+    // Whoever begins without an interface cannot wait for it.
+    let ports = [port("tapb", true, &last_b), port("tapc", false, &last_c)];
+    let mut last = apart(&folder, &settings, &layout, &ports);
+    assert_eq!(last.going_on(), GoingOn::Later);
+    last.attach().unwrap();
+    last.set_going_on(true);
+    assert_eq!(index("tapb"), before);
+    assert!(index("tapc").is_some());
+    ip("address del 192.0.2.1/24 dev tapb");
+    drop(last);
+
+    ip("link delete tapb");
+    let ports = [port("tapb", true, &anew_b)];
+    let mut anew = apart(&folder, &settings, &layout, &ports);
+    assert_eq!(anew.going_on(), GoingOn::Later);
+    anew.attach().unwrap();
+    assert!(index("tapb").is_some_and(|of| Some(of) != before));
 }
 
 #[test]

@@ -17,6 +17,7 @@ use rs_pfcp::message::MsgType;
 use super::sessions::ping_all;
 use super::{
     Scenario, both_ways, eventually, expect_drops, finish_dropped, flow_down, flow_up, more_of,
+    wait_for_waiting,
 };
 use crate::dn;
 use crate::flow::{self, Outcome, Shape};
@@ -109,6 +110,12 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "workers-killed",
             "the process of workers ends, or hangs, under traffic, and turnpiked or the next one has others go on",
             workers_killed,
+        )
+        .apart(),
+        Scenario::new(
+            "upf-upgraded",
+            "another program takes over: packets go on by the former workers until its own start",
+            upf_upgraded,
         )
         .apart(),
         Scenario::new(
@@ -636,6 +643,62 @@ fn workers_killed(world: &mut World) -> Result<String> {
     ensure!(Upf::workers(&world.upf_ns).is_err(), "after detach");
     Ok(format!(
         "killed, terminated, stopped, each way: no packets for {stopped:.1?}"
+    ))
+}
+
+fn upf_upgraded(world: &mut World) -> Result<String> {
+    let attached = world.attach_plain("ue1", Family::Dual)?;
+    let idle = world.attach_plain("ue2", Family::V4)?;
+    ping_all(&attached)?;
+    let recovery = world.smf(0)?.heartbeat()?;
+    world.smf(0)?.idle(&idle.session)?;
+    let waits = flow_down(world, &idle, Shape::lasting(500, 1))?;
+    eventually("all are sent", || Ok(waits.is_sent()))?;
+    wait_for_waiting(world, waits.sent().into())?;
+    let shape = Shape::endless(1000);
+    let flows = [
+        flow_up(world, &attached, shape)?,
+        flow_down(world, &attached, shape)?,
+    ];
+    let former = Upf::workers(&world.upf_ns)?;
+    let upf = world.upf.take().context("the UPF is down")?;
+    let folder = upf.folder().to_owned();
+    upf.stop(Signal::SIGKILL)?;
+    upf::install_another(&folder)?;
+    let found = || {
+        let log = fs::read_to_string(folder.join("turnpiked.log"));
+        log.unwrap_or_default()
+            .matches("are another program's")
+            .count()
+    };
+    let mut early = 0;
+    for start in 1..=3 {
+        world.start_and_kill_upf(|_, _| found() == start)?;
+        // It may have come further before it was killed.
+        if !matches!(Upf::workers(&world.upf_ns), Ok(of) if of == former) {
+            break;
+        }
+        early += 1;
+        flows.iter().try_for_each(|flow| more_of(flow, 100))?;
+    }
+    ensure!(early > 0, "no start has left them as they were");
+    world.start_upf()?;
+    ensure!(Upf::workers(&world.upf_ns)? != former, "they are the same");
+    ensure!(world.sessions()? == 2);
+    ensure!(world.smf(0)?.heartbeat()? == recovery, "it is another one");
+    flows.iter().try_for_each(|flow| more_of(flow, 100))?;
+    let mut stopped = Vec::new();
+    for flow in flows {
+        flow.stop();
+        let (outcome, _) = flow.finish_dropped()?;
+        in_order(&outcome)?;
+        stopped.extend(outcome.gaps.into_iter().max());
+    }
+    world.activate(&idle)?;
+    waits.finish()?.whole("what waited")?;
+    both_ways(world, &attached)?;
+    Ok(format!(
+        "{early} starts before it were none that users noticed; each way, no packets for {stopped:.1?}"
     ))
 }
 

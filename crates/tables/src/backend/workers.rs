@@ -115,6 +115,11 @@ pub(crate) trait Traffic: Send + Sized + 'static {
         Err(io::Error::from(io::ErrorKind::Unsupported).into())
     }
 
+    /// Whether packets may have met tables for which it was opened, or could not be.
+    fn are_met(_: &Self::Setup) -> bool {
+        true
+    }
+
     /// How packets go on without this process.
     fn going_on(_: &Self::Setup) -> GoingOn {
         GoingOn::Nowhere
@@ -282,18 +287,19 @@ impl<T: Traffic + fmt::Debug> Backend for Workers<T> {
         T::set_going_on(&self.setup, without);
     }
 
-    fn lead(&mut self) -> Result<(), SetupError> {
-        if let Some(ifindexes) = T::lead(&self.setup, &self.site())? {
-            self.lead_by(ifindexes);
-        }
-        Ok(())
+    fn lead(&mut self) -> Result<bool, SetupError> {
+        let ifindexes = T::lead(&self.setup, &self.site())?;
+        let is_led = ifindexes.is_some();
+        ifindexes.into_iter().for_each(|of| self.lead_by(of));
+        Ok(is_led)
     }
 
     fn attach(&mut self) -> Result<(), SetupError> {
-        if let Some(files) = &self.files {
+        let opened = T::open(&self.setup, &self.site());
+        if let Some(files) = self.files.as_ref().filter(|_| T::are_met(&self.setup)) {
             files.are_met();
         }
-        let (traffic, ifindexes) = T::open(&self.setup, &self.site())?;
+        let (traffic, ifindexes) = opened?;
         self.lead_by(ifindexes);
         for (number, traffic) in traffic.into_iter().enumerate() {
             if !self.is_threaded {
@@ -322,6 +328,10 @@ impl<T: Traffic + fmt::Debug> Backend for Workers<T> {
         if let Some(slot) = slot.filter(|_| T::takes_up()) {
             slot.store(0, Ordering::Release);
         }
+    }
+
+    fn is_attached(&self, _port: usize) -> bool {
+        T::are_met(&self.setup)
     }
 
     fn run_once(&mut self) -> io::Result<usize> {

@@ -242,8 +242,8 @@ impl Backend for Xdp {
         given.map_or(Handover::Nobody, Handover::Thread)
     }
 
-    fn lead(&mut self) -> Result<(), SetupError> {
-        self.redirect().map(drop)
+    fn lead(&mut self) -> Result<bool, SetupError> {
+        self.redirect().map(|_| true)
     }
 
     // Every port's interface is in the redirect map before the first program is attached.

@@ -366,30 +366,14 @@ impl TakenOver {
                 };
             }
         }
-        let mut attached = match attaches_late {
-            true => core.tables_mut().lead(),
-            false => Ok(()),
-        };
-        if attached.is_ok() {
-            packets.judge();
-            wait(core, &mut attend, || packets.have_been_judged());
-            if packets.have_been() {
-                core.tables().are_met();
-            }
-        }
-        if attaches_late {
-            // While packets are forwarded: with many sessions it takes a while.
-            core.tables().raise_meters();
-            elsewhere.detach();
-            attached = attached.and_then(|()| core.tables_mut().attach());
-        }
+        let attached = attach(core, attaches_late, &elsewhere, packets, &mut attend);
         if let Err(error) = attached {
             // Else some packets have met these tables.
             let are_met = core.tables().is_attached(0) || packets.have_been();
             if let (Ok(of), Some(generation), false) = (&kept, generation, are_met) {
                 let _ = fs::remove_file(of.files.unsettled(generation));
             }
-            return Err(error.into());
+            return Err(error);
         }
         let outlived = before.iter().any(|former| former.header.tables > 0);
         if outlived {
@@ -470,6 +454,37 @@ impl TakenOver {
         elsewhere.remove();
         Ok(Some(kept))
     }
+}
+
+/// Packets meet the core's tables, unless they do already, and those that waited have gone on.
+fn attach(
+    core: &mut Core<Tables>,
+    attaches_late: bool,
+    elsewhere: &Elsewhere,
+    packets: &impl Packets,
+    attend: &mut impl FnMut(&Core<Tables>),
+) -> Result<()> {
+    let mut judge = |core: &Core<Tables>| {
+        packets.judge();
+        wait(core, &mut *attend, || packets.have_been_judged());
+        if packets.have_been() {
+            core.tables().are_met();
+        }
+    };
+    let is_led = !attaches_late || core.tables_mut().lead()?;
+    if is_led {
+        judge(core);
+    }
+    if attaches_late {
+        // While packets are forwarded: with many sessions it takes a while.
+        core.tables().raise_meters();
+        elsewhere.detach();
+        core.tables_mut().attach()?;
+    }
+    if !is_led {
+        judge(core);
+    }
+    Ok(())
 }
 
 /// Until it is so, though not for ever: the way out of packets may take none.

@@ -13,7 +13,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use nix::net::if_::if_nametoindex;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::dpdk::FROM_KERNEL;
 use super::{GoingOn, Site, Traffic};
@@ -116,9 +119,9 @@ struct Lead {
 
 /// The first word of workers to whoever connects.
 #[derive(Debug, Serialize, Deserialize)]
-struct Hello {
-    /// `None`: they run no packets yet.
-    fixed: Option<Fixed>,
+struct Hello<F> {
+    /// A [`Fixed`]. `None`: they run no packets yet. Else descriptors of TAP interfaces come with it.
+    fixed: Option<F>,
     /// 0: of a version that does not say.
     #[serde(default)]
     pid: libc::pid_t,
@@ -130,6 +133,22 @@ struct Reached {
     link: Link,
     /// `None`: it cannot be had, or is this one, as in tests.
     process: Option<Process>,
+}
+
+impl Reached {
+    /// Devices are free for others when this returns.
+    fn end(self) -> io::Result<()> {
+        self.link.end(self.process)
+    }
+}
+
+/// Workers that a turnpiked before this one has left.
+#[derive(Debug)]
+enum Former {
+    /// They can go on over other tables.
+    Alike(Reached),
+    /// They run packets over their own until they end, which is when others start.
+    Unlike(Reached),
 }
 
 /// Workers that know the tables.
@@ -191,6 +210,9 @@ pub(crate) struct Setup {
     fixed: Fixed,
     /// `None`: they are started when packets are to meet the tables.
     reached: Arc<Mutex<Option<Reached>>>,
+    /// Packets meet them until then.
+    unlike: Mutex<Option<Reached>>,
+    /// Packets met workers of before when this began.
     are_former: bool,
     /// Memory of frames that workers send.
     frames: OnceLock<Vec<View<AtomicU64>>>,
@@ -204,7 +226,7 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
-    /// Looks for workers that are there. Those that have other settings, or are another program's, end here.
+    /// Looks for workers that are there.
     pub(crate) fn find(
         layout: &Layout,
         ports: &[PortConfig],
@@ -219,16 +241,22 @@ impl Setup {
             workers: layout.workers,
             shaping: layout.shaping,
         };
-        let reached = Link::connect(front)?.map(|link| former(link, &fixed));
-        let reached = reached.transpose()?.flatten();
+        let mut taps = Vec::new();
+        let former = Link::connect(front)?.map(|link| former(link, &fixed, &mut taps));
+        let (reached, unlike) = match former.transpose()?.flatten() {
+            Some(Former::Alike(reached)) => (Some(reached), None),
+            Some(Former::Unlike(reached)) => (None, Some(reached)),
+            None => (None, None),
+        };
         Ok(Self {
             start,
             fixed,
-            are_former: reached.is_some(),
+            are_former: reached.is_some() || unlike.is_some(),
             reached: Arc::new(Mutex::new(reached)),
+            unlike: Mutex::new(unlike),
             frames: OnceLock::new(),
             led: Mutex::default(),
-            taps: Mutex::default(),
+            taps: Mutex::new(taps),
             queues: FrameQueues::default(),
             progress: Mutex::default(),
             go_on: AtomicBool::new(false),
@@ -246,7 +274,13 @@ impl Setup {
         let mut reached = self.reached();
         let Reached { link, .. } = match &mut *reached {
             Some(reached) => reached,
-            none => none.insert(start(files.front(), &self.start)?),
+            none => {
+                let started = start(files.front(), &self.start)?;
+                // This process may end before it is heard once more.
+                let go_on = Request::GoOn(self.go_on.load(Ordering::Relaxed));
+                started.link.send(&go_on, &[])?;
+                none.insert(started)
+            }
         };
         let request = Request::Lead(Box::new(Lead {
             folder: files.folder().to_owned(),
@@ -276,6 +310,16 @@ impl Setup {
         Ok(led.ifindexes.clone())
     }
 
+    /// Others go on as those did.
+    fn end_unlike(&self) -> io::Result<()> {
+        let mut unlike = self.unlike.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(reached) = unlike.take() else {
+            return Ok(());
+        };
+        self.go_on.store(true, Ordering::Relaxed);
+        reached.end()
+    }
+
     /// Packets meet the tables of this process.
     fn meet(&self) -> Result<(), SetupError> {
         let reached = self.reached();
@@ -295,7 +339,7 @@ impl Setup {
         if done.is_err()
             && self.are_former
             && let Some(reached) = self.reached().take()
-            && let Err(error) = reached.link.end()
+            && let Err(error) = reached.end()
         {
             tracing::error!(%error, "workers that do not go on cannot be ended");
         }
@@ -356,27 +400,47 @@ fn end_those_that_hang(reached: &Mutex<Option<Reached>>) {
     }
 }
 
-/// Workers that are there, if they can go on over other tables.
-fn former(link: Link, wanted: &Fixed) -> io::Result<Option<Reached>> {
+/// Workers that are there and run packets. `taps`: gets descriptors of interfaces of those that end.
+fn former(link: Link, wanted: &Fixed, taps: &mut Vec<OwnedFd>) -> io::Result<Option<Former>> {
     link.wait_at_most(SOON)?;
-    let why = match link.recv::<Hello>() {
-        Ok(Some((hello, _))) if hello.fixed.as_ref() == Some(wanted) => {
-            let process = Process::of_workers(hello.pid);
-            return Ok(Some(Reached { link, process }));
-        }
-        Ok(Some((
-            Hello {
-                fixed: Some(of), ..
-            },
-            _,
-        ))) if of.program != wanted.program => "are another program's",
-        Ok(Some(_)) => "have other settings",
+    // What another version has fixed may have other parts.
+    let (hello, with) = match link.recv::<Hello<Value>>() {
+        Ok(Some(said)) => said,
         Ok(None) => return Ok(None),
-        Err(_) => "do not say who they are",
+        Err(_) => {
+            tracing::warn!("workers that are there do not say who they are, and are ended");
+            return link.end(None).map(|()| None);
+        }
+    };
+    let process = Process::of_workers(hello.pid);
+    let reached = Reached { link, process };
+    let Some(fixed) = hello.fixed else {
+        return reached.end().map(|()| None);
+    };
+    let own = serde_json::to_value(wanted)?;
+    let is_there = |port: &PortConfig| if_nametoindex(port.name.as_str()).is_ok();
+    let why = if fixed["network"] != own["network"] {
+        "are in another network namespace"
+    } else {
+        *taps = with;
+        if wanted.settings.taps && !wanted.ports.iter().all(is_there) {
+            "have not all interfaces"
+        } else if fixed == own {
+            taps.clear();
+            return Ok(Some(Former::Alike(reached)));
+        } else {
+            let why = match fixed["program"] == own["program"] {
+                true => "have other settings",
+                false => "are another program's",
+            };
+            tracing::warn!(
+                "workers that are there {why}: packets stop for the time in which DPDK starts, when sessions are taken over"
+            );
+            return Ok(Some(Former::Unlike(reached)));
+        }
     };
     tracing::warn!("workers that are there {why}: packets stop until others have started");
-    link.end()?;
-    Ok(None)
+    reached.end().map(|()| None)
 }
 
 /// The process of workers, started and connected with.
@@ -384,7 +448,7 @@ fn start(front: &Path, start: &StartWorkers) -> Result<Reached, SetupError> {
     start.0(listen_at(front)?)?;
     let link = Link::connect(front)?.ok_or_else(gone)?;
     link.wait_at_most(SOON)?;
-    let (hello, _) = link.recv::<Hello>()?.ok_or_else(gone)?;
+    let (hello, _) = link.recv::<Hello<IgnoredAny>>()?.ok_or_else(gone)?;
     link.wait_at_most(START)?;
     let process = Process::of_workers(hello.pid);
     Ok(Reached { link, process })
@@ -426,7 +490,8 @@ impl Traffic for Apart {
     }
 
     fn open(setup: &Setup, site: &Site<'_>) -> Result<(Vec<Self>, Vec<u32>), SetupError> {
-        let led = setup.lead(site);
+        let ended = setup.end_unlike().map_err(SetupError::from);
+        let led = ended.and_then(|()| setup.lead(site));
         let met = led.and_then(|ifindexes| setup.meet().map(|()| ifindexes));
         let ifindexes = setup.or_end_former(met)?;
         Ok((Vec::new(), ifindexes))
@@ -464,7 +529,6 @@ impl Traffic for Apart {
             mend();
             let ifindexes = setup.lead(site)?;
             setup.meet()?;
-            Self::set_going_on(setup, setup.go_on.load(Ordering::Relaxed));
             Ok(ifindexes)
         });
         started.inspect_err(|_| setup.queues.are_gone())
@@ -478,6 +542,11 @@ impl Traffic for Apart {
             }
             have_ended(&reached)
         })
+    }
+
+    fn are_met(setup: &Setup) -> bool {
+        let led = setup.led.lock().unwrap_or_else(PoisonError::into_inner);
+        led.is_some()
     }
 
     fn going_on(setup: &Setup) -> GoingOn {
@@ -513,7 +582,67 @@ impl std::fmt::Debug for Apart {
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+
+    use serde_json::json;
+
     use super::*;
+
+    /// Workers of before, by the first word that these say.
+    fn found(fixed: Value) -> Option<Former> {
+        let name = format!("first-word-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        fs::create_dir(&folder).unwrap();
+        let front = folder.join("node");
+        let listener = listen_at(&front).unwrap();
+        let workers = thread::spawn(move || {
+            let link = Link::accept(listener.as_fd()).unwrap();
+            let pid = 0;
+            let hello = Hello {
+                fixed: Some(fixed),
+                pid,
+            };
+            link.send(&hello, &[]).unwrap();
+            link.recv::<Value>().unwrap()
+        });
+        let link = Link::connect(&front).unwrap().unwrap();
+        let found = former(link, &wanted(), &mut Vec::new()).unwrap();
+        if found.is_none() {
+            let asked = workers.join().unwrap();
+            assert!(asked.is_some_and(|(what, _)| what == json!("End")));
+        }
+        fs::remove_dir_all(folder).unwrap();
+        found
+    }
+
+    fn wanted() -> Fixed {
+        Fixed {
+            program: Program::own().unwrap(),
+            network: 7,
+            settings: Settings {
+                taps: false,
+                ..Settings::default()
+            },
+            ports: Vec::new(),
+            workers: 1,
+            shaping: None,
+        }
+    }
+
+    #[test]
+    fn workers_of_another_version_go_on_until_others_start() {
+        let own = serde_json::to_value(wanted()).unwrap();
+        assert!(matches!(found(own.clone()), Some(Former::Alike(_))));
+        let with = |key: &str, value| {
+            let mut changed = own.clone();
+            changed[key] = value;
+            found(changed)
+        };
+        assert!(matches!(with("wheels", json!(3)), Some(Former::Unlike(_))));
+        let less = json!({ "network": 7, "program": null });
+        assert!(matches!(found(less), Some(Former::Unlike(_))));
+        assert!(with("network", json!(8)).is_none());
+    }
 
     #[test]
     fn a_thread_hangs_that_does_nothing_at_many_looks_for_long() {

@@ -98,10 +98,9 @@ impl Traffic for Dpdk {
     fn open(setup: &Setup, site: &Site<'_>) -> Result<(Vec<Self>, Vec<u32>), SetupError> {
         let (settings, ports, workers) = (&setup.settings, site.ports, site.workers);
         let mut known = setup.taps.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut former = std::mem::take(&mut *known).into_iter();
         let taps = ports.iter().filter(|_| settings.taps);
         let taps = taps.map(|port| {
-            let former = former.next().and_then(|fd| Tap::take_over(fd, &port.name));
+            let former = Tap::take_over(&mut known, &port.name);
             former.map_or_else(|| Tap::open(&port.name), Ok)
         });
         let taps: Vec<Tap> = taps.collect::<Result<_, _>>()?;

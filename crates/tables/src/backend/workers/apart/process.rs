@@ -97,10 +97,12 @@ pub fn run_workers(listener: &OwnedFd) -> Result<(), SetupError> {
             match Link::accept(listener.as_fd()) {
                 Ok(link) => {
                     let hello = Hello {
-                        fixed: serving.as_ref().map(|of| of.fixed.clone()),
+                        fixed: serving.as_ref().map(|of| &of.fixed),
                         pid: std::process::id().cast_signed(),
                     };
-                    match link.send(&hello, &[]) {
+                    let taps = serving.as_ref().map_or(&[][..], |of| &of.taps);
+                    let taps: Vec<_> = taps.iter().map(AsRawFd::as_raw_fd).collect();
+                    match link.send(&hello, &taps) {
                         Ok(()) => hand = Some(link),
                         Err(error) => tracing::warn!(%error, "somebody has come and gone"),
                     }

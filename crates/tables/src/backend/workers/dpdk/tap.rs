@@ -49,17 +49,18 @@ impl Tap {
         Ok(Self::over(file, name)?)
     }
 
-    /// The same by a descriptor that another process had, through which it has stayed as it was. `None`: it has gone meanwhile, or has another
-    /// name.
-    pub(super) fn take_over(fd: OwnedFd, name: &str) -> Option<Self> {
-        let file = File::from(fd);
-        let mut own = request("");
-        // SAFETY: the request is ours and lives through the call.
-        checked(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNGETIFF, &mut own) }).ok()?;
-        if own.ifr_name != request(name).ifr_name {
-            return None;
-        }
-        let tap = Self::over(file, name).ok()?;
+    /// The same by one of these descriptors, which another process had and through which it has stayed as it was. `None`: none is of this
+    /// name, or it has gone meanwhile.
+    pub(super) fn take_over(fds: &mut Vec<OwnedFd>, name: &str) -> Option<Self> {
+        let wanted = request(name).ifr_name;
+        let is_it = |fd: &OwnedFd| {
+            let mut own = request("");
+            // SAFETY: the request is ours and lives through the call.
+            let asked = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNGETIFF, &mut own) };
+            checked(asked).is_ok() && own.ifr_name == wanted
+        };
+        let place = fds.iter().position(is_it)?;
+        let tap = Self::over(File::from(fds.swap_remove(place)), name).ok()?;
         // As one that has just been opened; without the right to say so it stays as it is.
         let _ = tap.set_carrier(true);
         Some(tap)

@@ -578,6 +578,14 @@ impl Tables {
         self.store.owners_of_ue(addr)
     }
 
+    /// Before [`Self::attach`]: the interface of each port, by which [`Self::ingress`] judges from now on.
+    pub fn set_interfaces(&self, ifindexes: impl IntoIterator<Item = u32>) {
+        let slots = &self.store.mem.config[0].port_ifindex;
+        for (slot, ifindex) in slots.iter().zip(ifindexes) {
+            slot.store(ifindex, Ordering::Release);
+        }
+    }
+
     /// Judges what sockets at our GTP-U addresses receive.
     pub fn ingress(&self) -> Ingress {
         Ingress::new(&self.store.mem, &self.ports)

@@ -278,8 +278,15 @@ fn prepare(
         tables.attach()?;
     }
     govern(&tables)?;
-    // Interfaces that the data path makes are there now.
-    let next_hops = NextHops::new(plan::next_hops(config)?);
+    // Interfaces that the data path makes are there now: it has been attached, or that of the process before is still there.
+    let next_hops = plan::next_hops(config)?;
+    let system = System::read()?;
+    // N4 hears what has waited in its sockets before rtnetlink has said it.
+    tables.set_vlans(system.numbered_vlans());
+    if attaches_late {
+        tables.set_interfaces(next_hops.ports.iter().map(|port| port.ifindex));
+    }
+    let next_hops = NextHops::new(next_hops);
     let netlink = Netlink::start({
         let asker = asker.clone();
         move |change| {
@@ -302,7 +309,6 @@ fn prepare(
         about.recovery_time_stamp,
         tables,
     );
-    let system = System::read()?;
     let usage = Usage::new(usage_log(config)?);
     let network = HostNetwork::new(
         (next_hops, Policies::new(config)),

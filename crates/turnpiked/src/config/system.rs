@@ -74,6 +74,15 @@ impl System {
         })
     }
 
+    /// VLAN devices, each with the interface below, by the kernel's numbers.
+    pub(crate) fn numbered_vlans(&self) -> Vec<(u32, u32)> {
+        let number = |name: &String| nix::net::if_::if_nametoindex(name.as_str()).ok();
+        let pairs = self.vlans.iter();
+        pairs
+            .filter_map(|(device, below)| number(device).zip(number(below)))
+            .collect()
+    }
+
     /// All addresses, each with the kernel's number of its interface.
     pub(crate) fn numbered(&self) -> Vec<(u32, IpAddr)> {
         let mut numbered = Vec::new();

@@ -327,6 +327,45 @@ fn requests_wait_in_a_socket_that_outlives_the_process() {
     );
 }
 
+/// The data network is not heard while sessions are taken over, nor with what it has sent before.
+#[test]
+fn what_comes_to_n4_from_the_data_network_between_two_processes_is_not_served() {
+    let net = Net::new();
+    let (_unmount, config) = pinning(&net, 0);
+    let config = net.config(&config);
+    let socket = net.upf.udp(SocketAddr::from((UPF_N4, 8805))).unwrap();
+    let mut daemon = net.start_as(&mut activated(&socket), config.clone());
+    let smf = net.smf();
+    smf.associate().unwrap();
+    let session = smf.establish(&plan()).unwrap();
+    daemon.process.signal(Signal::SIGKILL).unwrap();
+    daemon.process.wait(LIMIT).unwrap();
+    net.upf
+        .sysctl("net/ipv4/conf/n6/rp_filter", "0")
+        .and_then(|()| net.upf.sysctl("net/ipv4/conf/all/rp_filter", "0"))
+        .unwrap();
+    net.peer
+        .ip("route add 10.100.0.1/32 via 10.6.0.1 dev n6 table 100\nrule add from 10.6.0.2 table 100")
+        .unwrap();
+    let [outside, inside] = [Ipv4Addr::new(10, 6, 0, 2), ANOTHER_N3].map(|from| {
+        let peer = net.peer.udp(SocketAddr::from((from, 0))).unwrap();
+        peer.connect((UPF_N4, 8805)).unwrap();
+        peer.set_read_timeout(Some(LIMIT)).unwrap();
+        let request = [0x20, 1, 0, 12, 0, 0, 7, 0, 0, 96, 0, 4, 0xe8, 0, 0, 0];
+        peer.send(&request).unwrap();
+        peer
+    });
+    let daemon = net.start_as(&mut activated(&socket), config);
+    // Sent behind it.
+    assert!(inside.recv(&mut [0; 64]).is_ok());
+    outside.set_nonblocking(true).unwrap();
+    assert!(outside.recv(&mut [0; 64]).is_err(), "it was answered");
+    let dropped = "turnpike_pfcp_events_total{event=\"not_n4\"}";
+    assert_eq!(daemon.metric(dropped), 1);
+    assert!(modify(&smf, &session));
+    assert_eq!(daemon.stop(), 0);
+}
+
 /// Sessions are more than what would keep them: the UPF is there for its users, and those of before are taken over.
 #[test]
 fn a_folder_that_is_full_at_the_start_costs_no_session() {

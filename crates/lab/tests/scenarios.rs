@@ -174,7 +174,7 @@ const TELLING: [&str; 30] = [
 ];
 
 /// Of these, what differs between sockets and devices of DPDK.
-const TELLING_OF_DPDK: [&str; 24] = [
+const TELLING_OF_DPDK: [&str; 25] = [
     // Bursts are under way for longer than a program of the kernel is.
     "buffer-order",
     "buffer-order-shaped",
@@ -202,6 +202,7 @@ const TELLING_OF_DPDK: [&str; 24] = [
     "reload-takes-over",
     "workers-killed",
     "upf-upgraded",
+    "tap-removed",
     "paging-workers-killed",
 ];
 

@@ -91,13 +91,16 @@ impl Settings {
     }
 }
 
+/// By which interfaces outlive the threads that serve them; by port once they are served.
+pub(crate) type TapDescriptors = Arc<Mutex<Vec<OwnedFd>>>;
+
 /// Settings, and the queues by which other threads reach the workers that are over the devices.
 #[derive(Debug)]
 pub(crate) struct Setup {
     pub(crate) settings: Settings,
     pub(crate) queues: FrameQueues,
     /// Descriptors of TAP interfaces: at first of those that workers before these had.
-    pub(crate) taps: Mutex<Vec<OwnedFd>>,
+    pub(crate) taps: TapDescriptors,
 }
 
 impl Setup {
@@ -105,7 +108,7 @@ impl Setup {
         Self {
             settings: settings.clone(),
             queues: FrameQueues::default(),
-            taps: Mutex::new(taps),
+            taps: Arc::new(Mutex::new(taps)),
         }
     }
 }
@@ -384,6 +387,14 @@ impl FrameQueues {
         }
     }
 
+    /// The port has this TAP interface from now on, which was made anew; 0: none. Whether ports have such.
+    pub(crate) fn set_tap(&self, port: usize, ifindex: u32) -> bool {
+        let mut state = self.state();
+        let opened = state.opened.as_mut();
+        let tap = opened.and_then(|opened| opened.taps.get_mut(port));
+        tap.map(|tap| *tap = ifindex).is_some()
+    }
+
     /// While there are some.
     pub(crate) fn queues(&self) -> Option<Arc<[Queue]>> {
         self.at_present().opened.as_ref()?.queues.upgrade()
@@ -393,7 +404,8 @@ impl FrameQueues {
     pub(crate) fn direct_to(&self, ifindex: u32) -> Option<Direct> {
         let state = self.at_present();
         let opened = state.opened.as_ref()?;
-        let port = opened.taps.iter().position(|&tap| tap == ifindex)?;
+        let is_it = |&tap: &u32| tap == ifindex && tap != 0;
+        let port = opened.taps.iter().position(is_it)?;
         (opened.queues.strong_count() > 0).then(|| Direct {
             queues: self.clone(),
             port: port as u32,

@@ -578,7 +578,7 @@ impl Tables {
         self.store.owners_of_ue(addr)
     }
 
-    /// Before [`Self::attach`]: the interface of each port, by which [`Self::ingress`] judges from now on.
+    /// Before [`Self::attach`]: the interface of each port, by which [`Self::ingress`] judges from now on, and frames of this process leave.
     pub fn set_interfaces(&self, ifindexes: impl IntoIterator<Item = u32>) {
         let slots = &self.store.mem.config[0].port_ifindex;
         for (slot, ifindex) in slots.iter().zip(ifindexes) {

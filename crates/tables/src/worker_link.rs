@@ -229,6 +229,17 @@ impl Link {
         }
     }
 
+    /// Forget answers that came too late.
+    #[cfg(feature = "dpdk")]
+    pub(crate) fn forget_late(&self) -> io::Result<()> {
+        let is_there = || {
+            let mut fds = [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
+            poll(&mut fds, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
+        };
+        while is_there() && self.recv::<serde_json::Value>()?.is_some() {}
+        Ok(())
+    }
+
     /// From now on, an answer is waited for so long.
     pub(crate) fn wait_at_most(&self, time: Duration) -> io::Result<()> {
         Ok(setsockopt(&self.0, ReceiveTimeout, &time_of(time))?)
@@ -316,7 +327,10 @@ impl Link {
 }
 
 fn time_of(time: Duration) -> TimeVal {
-    TimeVal::new(time.as_secs().cast_signed(), 0)
+    TimeVal::new(
+        time.as_secs().cast_signed(),
+        time.subsec_micros().cast_signed().into(),
+    )
 }
 
 impl AsFd for Link {

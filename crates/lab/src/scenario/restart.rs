@@ -24,7 +24,8 @@ use crate::flow::{self, Outcome, Shape};
 use crate::ping::unanswered;
 use crate::smf::{Event, SessionPlan, Style, Urr, Used, query_urr, used};
 use crate::upf::{self, Datapath, Upf};
-use crate::world::{Attached, Family, World};
+use crate::wait::NEVER;
+use crate::world::{Attached, Family, UPF_N3, World};
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
@@ -110,6 +111,12 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "workers-killed",
             "the process of workers ends, or hangs, under traffic, and turnpiked or the next one has others go on",
             workers_killed,
+        )
+        .apart(),
+        Scenario::new(
+            "tap-removed",
+            "somebody deletes the TAP interface of a port, and it is there again",
+            tap_removed,
         )
         .apart(),
         Scenario::new(
@@ -644,6 +651,63 @@ fn workers_killed(world: &mut World) -> Result<String> {
     Ok(format!(
         "killed, terminated, stopped, each way: no packets for {stopped:.1?}"
     ))
+}
+
+fn tap_removed(world: &mut World) -> Result<String> {
+    const TIMES: u32 = 3;
+    let attached = world.attach_plain("ue1", Family::Dual)?;
+    both_ways(world, &attached)?;
+    let number = || -> Result<String> {
+        let shown = world
+            .upf_ns
+            .run("ip", &["-o", "link", "show", "n3"], NEVER)?;
+        let (number, rest) = shown.split_once(": ").context("no number")?;
+        ensure!(rest.contains("UP"), "{shown}");
+        Ok(number.to_owned())
+    };
+    for _ in 0..TIMES {
+        let before = number()?;
+        world.upf_ns.ip("link del n3")?;
+        eventually("it is there again", || {
+            Ok(number().is_ok_and(|now| now != before))
+        })?;
+        (world.upf_ns).ip(&format!("addr add {UPF_N3}/24 dev n3"))?;
+        eventually("packets pass", || Ok(ping_all(&attached).is_ok()))?;
+        both_ways(world, &attached)?;
+    }
+    let last = number()?;
+    let served = || -> Result<bool> {
+        let status = world.get("/api/v1/status")?;
+        let ports = status["ports"].as_array().context("ports")?;
+        Ok(ports.iter().all(|port| port["trouble"].is_null()))
+    };
+    ensure!(served()?, "not served");
+    until_others(world, Signal::SIGKILL)?;
+    ensure!(number()? == last, "it went with the workers");
+    both_ways(world, &attached)?;
+    // Another one of this name is none of theirs.
+    world.upf_ns.ip(
+        "link add other type veth peer name far\nlink set n3 down\nlink set n3 name gone\n\
+         link set other name n3\nlink del gone",
+    )?;
+    eventually("it is not served", || Ok(!served()?))?;
+    world.upf_ns.ip("link del n3")?;
+    eventually("it is there again", || Ok(number().is_ok() && served()?))?;
+    (world.upf_ns).ip(&format!("addr add {UPF_N3}/24 dev n3"))?;
+    eventually("packets pass", || Ok(ping_all(&attached).is_ok()))?;
+
+    // The next start knows its number.
+    let upf = world.upf.take().context("the UPF is down")?;
+    upf.stop(Signal::SIGKILL)?;
+    world.start_upf()?;
+    both_ways(world, &attached)?;
+    world.smf(0)?.idle(&attached.session)?;
+    let waits = flow_down(world, &attached, Shape::lasting(200, 1))?;
+    eventually("all are sent", || Ok(waits.is_sent()))?;
+    wait_for_waiting(world, waits.sent().into())?;
+    world.activate(&attached)?;
+    waits.finish()?.whole("what waited")?;
+    Ok(format!("{} times, and served again each time", TIMES + 1))
 }
 
 fn upf_upgraded(world: &mut World) -> Result<String> {

@@ -57,8 +57,8 @@ pub(crate) trait Traffic: Send + Sized + 'static {
     /// Traffic of all workers, then of all helpers, and the interface of each port.
     fn open(setup: &Self::Setup, site: &Site<'_>) -> Result<(Vec<Self>, Vec<u32>), SetupError>;
 
-    /// Whether it takes up interfaces that were made anew, by their numbers in the tables.
-    fn takes_up() -> bool {
+    /// Take up an interface of this name that was made anew for a port, by its number in the tables; 0: it is gone. Whether it can.
+    fn take_up(_: &Self::Setup, _port: (usize, &str), _ifindex: u32) -> bool {
         false
     }
 
@@ -182,6 +182,10 @@ impl<T: Traffic> Workers<T> {
             shared: &self.shared,
             files: self.files.as_ref(),
         }
+    }
+
+    fn name_of(&self, port: usize) -> &str {
+        self.ports.get(port).map_or("", |port| &port.name)
     }
 
     /// These are the interfaces of ports.
@@ -317,7 +321,8 @@ impl<T: Traffic + fmt::Debug> Backend for Workers<T> {
     fn attach_port(&mut self, port: usize, ifindex: u32) -> Result<(), SetupError> {
         let slot = self.memory().config[0].port_ifindex.get(port);
         let is_its = |slot: &&AtomicU32| slot.load(Ordering::Acquire) == ifindex;
-        let slot = slot.filter(|slot| T::takes_up() || is_its(slot));
+        let take_up = || T::take_up(&self.setup, (port, self.name_of(port)), ifindex);
+        let slot = slot.filter(|slot| take_up() || is_its(slot));
         let slot = slot.ok_or(SetupError::NotAnew(port))?;
         slot.store(ifindex, Ordering::Release);
         Ok(())
@@ -325,7 +330,8 @@ impl<T: Traffic + fmt::Debug> Backend for Workers<T> {
 
     fn detach_port(&mut self, port: usize) {
         let slot = self.memory().config[0].port_ifindex.get(port);
-        if let Some(slot) = slot.filter(|_| T::takes_up()) {
+        let let_go = |_: &_| T::take_up(&self.setup, (port, self.name_of(port)), 0);
+        if let Some(slot) = slot.filter(let_go) {
             slot.store(0, Ordering::Release);
         }
     }

@@ -18,7 +18,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::dpdk::FROM_KERNEL;
+use super::dpdk::{FROM_KERNEL, Tap};
 use super::{GoingOn, Site, Traffic};
 use crate::dpdk::{FrameQueues, Settings};
 use crate::error::SetupError;
@@ -36,6 +36,8 @@ use crate::worker_link::{Link, Process, listen_at};
 
 /// Time within which they say who they are, or change over to other tables.
 const SOON: Duration = Duration::from_secs(5);
+/// ... within which they say what they have at hand: N4 waits.
+const AT_ONCE: Duration = Duration::from_millis(200);
 /// ... in which DPDK starts: it may have to clear much memory.
 const START: Duration = Duration::from_secs(300);
 /// Descriptors that go with a request, of queues of records.
@@ -102,6 +104,8 @@ enum Request {
     Lead(Box<Lead>),
     /// Packets meet those tables, and no others any more.
     Meet,
+    /// Descriptors of TAP interfaces, of which one may have been made anew.
+    Taps,
     /// Whether they go on when nobody is there any more.
     GoOn(bool),
     /// As [`crate::worker_link::Plain::End`].
@@ -154,8 +158,6 @@ enum Former {
 /// Workers that know the tables.
 #[derive(Debug)]
 struct Led {
-    /// The interface of each port.
-    ifindexes: Vec<u32>,
     /// Of frames.
     queues: Arc<[Queue]>,
 }
@@ -196,9 +198,9 @@ impl Progress {
     }
 }
 
-/// Answer to [`Request::Lead`]: the interface of each port; with descriptors that wake workers, and of TAP interfaces. And to
+/// Answer to [`Request::Lead`], with descriptors that wake workers, and of TAP interfaces; to [`Request::Taps`], with these; and to
 /// [`Request::Meet`].
-type Answer = Result<Vec<u32>, String>;
+type Answer = Result<(), String>;
 
 /// No traffic of this process.
 pub(crate) enum Apart {}
@@ -266,8 +268,8 @@ impl Setup {
     /// Workers, started if there are none, send what this process gives them by its tables, once they know these. The interface of each port.
     fn lead(&self, site: &Site<'_>) -> Result<Vec<u32>, SetupError> {
         let mut led = self.led.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(led) = &*led {
-            return Ok(led.ifindexes.clone());
+        if led.is_some() {
+            return Ok(self.ifindexes());
         }
         let missing = || SetupError::Dpdk("workers apart need files of tables".to_owned());
         let (files, frames) = site.files.zip(self.frames.get()).ok_or_else(missing)?;
@@ -296,18 +298,46 @@ impl Setup {
         let answer = link.recv::<Answer>()?;
         let (answer, mut wakes) = answer.ok_or_else(gone)?;
         link.wait_at_most(SOON)?;
-        let ifindexes = answer.map_err(SetupError::Dpdk)?;
+        answer.map_err(SetupError::Dpdk)?;
         *taps = wakes.split_off(wakes.len().min(frames.len()));
         let queues = frames.iter().zip(wakes);
         let queues = queues.map(|(memory, wake)| Queue::over(memory.clone(), FROM_KERNEL, wake));
         let queues: Arc<[Queue]> = queues.collect::<io::Result<Vec<_>>>()?.into();
+        let ifindexes = self.ifindexes();
         let taps = match self.fixed.settings.taps {
             true => ifindexes.clone(),
             false => Vec::new(),
         };
         self.queues.are(&queues, taps);
-        let led = led.insert(Led { ifindexes, queues });
-        Ok(led.ifindexes.clone())
+        *led = Some(Led { queues });
+        Ok(ifindexes)
+    }
+
+    /// The interface of each port, as it is now; 0: none.
+    fn ifindexes(&self) -> Vec<u32> {
+        let Fixed {
+            settings, ports, ..
+        } = &self.fixed;
+        let of = |port: &PortConfig| match settings.taps {
+            true => if_nametoindex(port.name.as_str()).unwrap_or(0),
+            false => 0,
+        };
+        ports.iter().map(of).collect()
+    }
+
+    /// Whether workers have a TAP interface of this name. It stays from now on as those do that they had before.
+    fn have(&self, name: &str) -> io::Result<bool> {
+        let reached = self.reached();
+        let Reached { link, .. } = reached.as_ref().ok_or_else(gone)?;
+        link.forget_late()?;
+        link.send(&Request::Taps, &[])?;
+        link.wait_at_most(AT_ONCE)?;
+        let answer = link.recv::<Answer>();
+        link.wait_at_most(SOON)?;
+        let (_, now) = answer?.ok_or_else(gone)?;
+        let mut taps = self.taps.lock().unwrap_or_else(PoisonError::into_inner);
+        *taps = now;
+        Ok(Tap::is_one_of(&taps, name))
     }
 
     /// Others go on as those did.
@@ -459,6 +489,14 @@ impl Traffic for Apart {
 
     fn helpers(setup: &Setup) -> usize {
         setup.fixed.settings.receivers()
+    }
+
+    fn take_up(setup: &Setup, (port, name): (usize, &str), ifindex: u32) -> bool {
+        let can_be = ifindex == 0 || setup.have(name).unwrap_or_else(|error| {
+            tracing::error!(%error, name, "workers do not say whether they have a TAP interface");
+            false
+        });
+        can_be && setup.queues.set_tap(port, ifindex)
     }
 
     fn needs_files() -> bool {

@@ -30,7 +30,7 @@ use kernel_side::KernelSide;
 use pipeline::{Rings, worker_part};
 use ports::Ports;
 use rest::{Idle, Sleeper};
-use tap::Tap;
+pub(in crate::backend::workers) use tap::Tap;
 
 /// Octets of frames that the kernel has sent, or threads beside workers, and a worker has not taken yet.
 pub(super) const FROM_KERNEL: usize = 1 << 20;
@@ -95,6 +95,12 @@ impl Traffic for Dpdk {
         setup.settings.receivers()
     }
 
+    fn take_up(setup: &Setup, (port, name): (usize, &str), ifindex: u32) -> bool {
+        let taps = setup.taps.lock().unwrap_or_else(PoisonError::into_inner);
+        let can_be = ifindex == 0 || Tap::is_one_of(&taps, name);
+        can_be && setup.queues.set_tap(port, ifindex)
+    }
+
     fn open(setup: &Setup, site: &Site<'_>) -> Result<(Vec<Self>, Vec<u32>), SetupError> {
         let (settings, ports, workers) = (&setup.settings, site.ports, site.workers);
         let mut known = setup.taps.lock().unwrap_or_else(PoisonError::into_inner);
@@ -108,6 +114,8 @@ impl Traffic for Dpdk {
             .iter()
             .map(Tap::descriptor)
             .collect::<io::Result<_>>()?;
+        // The thread that is started below may want them.
+        drop(known);
         let mut mtus: Vec<u32> = taps.iter().map(Tap::mtu).collect::<io::Result<_>>()?;
         mtus.resize(ports.len(), MTU);
         let pipeline = settings.pipeline.as_ref();
@@ -134,7 +142,7 @@ impl Traffic for Dpdk {
         let interfaces = ifindexes[..taps.len()].to_vec();
         setup.queues.are(&queues, interfaces);
         let mut kernel_side = Some(KernelSide::start(
-            taps,
+            (taps, Arc::clone(&setup.taps)),
             Arc::clone(&opened),
             (0..ports.len()).map(way_out).collect(),
         )?);

@@ -142,7 +142,7 @@ impl Kernel {
 impl Traffic for Kernel {
     type Setup = ();
 
-    fn takes_up() -> bool {
+    fn take_up((): &Self::Setup, _: (usize, &str), _: u32) -> bool {
         true
     }
 

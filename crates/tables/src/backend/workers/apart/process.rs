@@ -2,7 +2,7 @@
 //! until it is told to end, whether or not a turnpiked is there.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
@@ -15,7 +15,7 @@ use crate::backend::workers::crew::Crew;
 use crate::backend::workers::dpdk::{Dpdk, FROM_KERNEL};
 use crate::backend::workers::{Site, Traffic};
 use crate::clock::monotonic_ns;
-use crate::dpdk::{self, Setup};
+use crate::dpdk::{self, Setup, TapDescriptors};
 use crate::error::SetupError;
 use crate::layout::Memory;
 use crate::memory::View;
@@ -33,7 +33,6 @@ const BEYOND_NS: u64 = 60_000_000_000;
 struct Serving {
     fixed: Fixed,
     crew: Crew,
-    ifindexes: Vec<u32>,
     /// Tables that they are about to go on over: they send already what turnpiked gives them there.
     next: Option<Shared>,
     /// Of the tables that packets meet.
@@ -41,7 +40,7 @@ struct Serving {
     /// Queues of the workers, whose descriptors wake them.
     queues: Arc<[Queue]>,
     /// Of TAP interfaces.
-    taps: Vec<OwnedFd>,
+    taps: TapDescriptors,
 }
 
 /// Workers of a turnpiked over DPDK, in this process, which has been started for that: until it is told to end. `listener`: the socket by which
@@ -65,7 +64,13 @@ pub fn run_workers(listener: &OwnedFd) -> Result<(), SetupError> {
             match link.recv::<Request>() {
                 Ok(Some((Request::Lead(wanted), with))) => {
                     let answer = lead(&mut serving, *wanted, with);
-                    let with = serving.as_ref().map_or(Vec::new(), Serving::descriptors);
+                    let taps = serving.as_ref().map_or(Vec::new(), Serving::taps);
+                    let wakes = serving
+                        .iter()
+                        .flat_map(|of| of.queues.iter().map(AsFd::as_fd));
+                    // By the first they are woken when there are frames for them; by the others TAP interfaces outlive them.
+                    let with = wakes.chain(taps.iter().map(AsFd::as_fd));
+                    let with: Vec<_> = with.map(|fd| fd.as_raw_fd()).collect();
                     // Else it has gone meanwhile, which is heard of next.
                     let _ = link.send(&answer, &with);
                     if serving.is_none() {
@@ -74,8 +79,13 @@ pub fn run_workers(listener: &OwnedFd) -> Result<(), SetupError> {
                 }
                 Ok(Some((Request::Meet, _))) => {
                     let met = serving.as_mut().map_or(Ok(()), Serving::change_over);
-                    let answer: Answer = met.map(|()| Vec::new()).map_err(|e| e.to_string());
+                    let answer: Answer = met.map_err(|error| error.to_string());
                     let _ = link.send(&answer, &[]);
+                }
+                Ok(Some((Request::Taps, _))) => {
+                    let taps = serving.as_ref().map_or(Vec::new(), Serving::taps);
+                    let with: Vec<_> = taps.iter().map(AsRawFd::as_raw_fd).collect();
+                    let _ = link.send(&Answer::Ok(()), &with);
                 }
                 Ok(Some((Request::GoOn(wanted), _))) => goes_on = wanted,
                 Ok(Some((Request::End, _))) => {
@@ -100,9 +110,9 @@ pub fn run_workers(listener: &OwnedFd) -> Result<(), SetupError> {
                         fixed: serving.as_ref().map(|of| &of.fixed),
                         pid: std::process::id().cast_signed(),
                     };
-                    let taps = serving.as_ref().map_or(&[][..], |of| &of.taps);
-                    let taps: Vec<_> = taps.iter().map(AsRawFd::as_raw_fd).collect();
-                    match link.send(&hello, &taps) {
+                    let taps = serving.as_ref().map_or(Vec::new(), Serving::taps);
+                    let with: Vec<_> = taps.iter().map(AsRawFd::as_raw_fd).collect();
+                    match link.send(&hello, &with) {
                         Ok(()) => hand = Some(link),
                         Err(error) => tracing::warn!(%error, "somebody has come and gone"),
                     }
@@ -140,10 +150,7 @@ fn lead(serving: &mut Option<Serving>, wanted: Lead, mut wakes: Vec<OwnedFd>) ->
         None => Serving::start(wanted, wakes, taps).map(|started| *serving = Some(started)),
         Some(serving) => serving.lead(wanted, wakes),
     };
-    done.map_err(|error| error.to_string())?;
-    Ok(serving
-        .as_ref()
-        .map_or(Vec::new(), |of| of.ifindexes.clone()))
+    done.map_err(|error| error.to_string())
 }
 
 /// Tables of a request, and its queue of frames.
@@ -189,7 +196,7 @@ impl Serving {
             files: None,
         };
         let config = shared.memory.config.clone();
-        let (traffic, ifindexes) = Dpdk::open(&setup, &site)?;
+        let (traffic, _) = Dpdk::open(&setup, &site)?;
         let queues = setup.queues.queues().unwrap_or_default();
         let shared = with_frames(shared, &wanted, &queues)?;
         let mut crew = Crew::default();
@@ -199,22 +206,17 @@ impl Serving {
         Ok(Self {
             fixed: wanted.fixed,
             crew,
-            ifindexes,
             next: None,
             config,
             queues,
-            taps: setup
-                .taps
-                .into_inner()
-                .unwrap_or_else(PoisonError::into_inner),
+            taps: setup.taps,
         })
     }
 
-    /// By the first they are woken when there are frames for them; by the others TAP interfaces outlive them.
-    fn descriptors(&self) -> Vec<RawFd> {
-        let wakes = self.queues.iter().map(AsFd::as_fd);
-        let all = wakes.chain(self.taps.iter().map(AsFd::as_fd));
-        all.map(|fd| fd.as_raw_fd()).collect()
+    /// Further descriptors of TAP interfaces: one that is made anew meanwhile has another one.
+    fn taps(&self) -> Vec<OwnedFd> {
+        let taps = self.taps.lock().unwrap_or_else(PoisonError::into_inner);
+        taps.iter().filter_map(|fd| fd.try_clone().ok()).collect()
     }
 
     fn lead(&mut self, wanted: Lead, wakes: Vec<OwnedFd>) -> Result<(), SetupError> {

@@ -2,8 +2,8 @@
 
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -13,10 +13,13 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use super::ports::{Lost, Ports};
 use super::tap::Tap;
 use crate::abi::dpdk::tp_dpdk_state;
-use crate::dpdk::Direct;
+use crate::dpdk::{Direct, TapDescriptors};
+use crate::error::SetupError;
 
 /// Time between two looks at links and at what devices have lost; also the longest sleep.
 const LOOK_MS: u16 = 100;
+/// Time after which it is tried again to make an interface.
+const AGAIN: Duration = Duration::from_secs(1);
 /// Frames that are moved one way before the other one has its turn.
 const BATCH: usize = 64;
 /// Octets of the longest frame that the kernel sends.
@@ -43,9 +46,9 @@ impl Drop for KernelSide {
 }
 
 impl KernelSide {
-    /// `taps`: one for each port, or none. `ways_out`: of each port, for what the kernel sends.
+    /// `taps`: one for each port, or none, and further descriptors of them. `ways_out`: of each port, for what the kernel sends.
     pub(super) fn start(
-        taps: Vec<Tap>,
+        (taps, descriptors): (Vec<Tap>, TapDescriptors),
         ports: Arc<Ports>,
         ways_out: Vec<Direct>,
     ) -> io::Result<Self> {
@@ -57,7 +60,8 @@ impl KernelSide {
                     ..ports.look(port)
                 })
                 .collect(),
-            taps: taps.into_iter().map(Some).collect(),
+            faces: taps.into_iter().map(Face::of).collect::<io::Result<_>>()?,
+            descriptors,
             ports: Arc::clone(&ports),
             ways_out,
             looked: Instant::now(),
@@ -82,9 +86,41 @@ impl KernelSide {
     }
 }
 
-struct Side {
+/// The interface by which the kernel has a port.
+struct Face {
+    name: String,
+    /// As the port was opened.
+    mtu: u32,
     /// `None`: somebody has removed it.
-    taps: Vec<Option<Tap>>,
+    tap: Option<Tap>,
+    /// It could not be made anew, and is tried again then.
+    again: Option<Instant>,
+}
+
+impl Face {
+    fn of(tap: Tap) -> io::Result<Self> {
+        Ok(Self {
+            name: tap.name().to_owned(),
+            mtu: tap.mtu()?,
+            tap: Some(tap),
+            again: None,
+        })
+    }
+
+    /// The interface anew, with all that is the port's; its addresses and routes were others'.
+    fn anew(&self, mac: [u8; 6], is_up: bool) -> Result<Tap, SetupError> {
+        let tap = Tap::open(&self.name)?;
+        tap.set_mtu(self.mtu)?;
+        let _ = tap.set_carrier(is_up);
+        tap.start(mac)?;
+        Ok(tap)
+    }
+}
+
+struct Side {
+    /// One for each port, or none.
+    faces: Vec<Face>,
+    descriptors: TapDescriptors,
     ports: Arc<Ports>,
     ways_out: Vec<Direct>,
     /// As the ports were at the last look; their links are taken for up before the first one.
@@ -96,16 +132,16 @@ struct Side {
 impl Side {
     fn turn(&mut self) -> io::Result<()> {
         self.sleep()?;
-        let Self { taps, ports, .. } = self;
+        let Self { faces, ports, .. } = self;
         ports.for_kernel(BATCH, |port, frame| {
             // Without TAP interfaces, frames that are passed to the kernel end here.
-            if let Some(tap) = taps.get(port)
+            if let Some(Face { tap, .. }) = faces.get(port)
                 && tap.as_ref().is_none_or(|tap| tap.write(frame).is_err())
             {
                 ports.lose(port, Lost::TapRefused, 1);
             }
         });
-        (0..self.taps.len()).for_each(|port| self.take_from(port));
+        (0..self.faces.len()).for_each(|port| self.take_from(port));
         if self.looked.elapsed() >= Duration::from_millis(LOOK_MS.into()) {
             self.look_at_all();
         }
@@ -115,10 +151,41 @@ impl Side {
     fn look_at_all(&mut self) {
         self.looked = Instant::now();
         (0..self.seen.len()).for_each(|port| self.look(port));
+        (0..self.faces.len()).for_each(|port| self.heal(port));
+    }
+
+    /// The interface of this port is made anew if it was removed.
+    fn heal(&mut self, port: usize) {
+        let face = &mut self.faces[port];
+        if face.tap.is_some() || face.again.is_some_and(|again| Instant::now() < again) {
+            return;
+        }
+        let name = &face.name;
+        // Whoever hears of it asks for its descriptor.
+        let mut known = (self.descriptors.lock()).unwrap_or_else(PoisonError::into_inner);
+        match face.anew(self.ports.mac(port), self.seen[port].up != 0) {
+            Ok(tap) => {
+                tracing::warn!(
+                    name,
+                    "a TAP interface was removed, and is made anew: addresses, routes and what lay on it are to be given again"
+                );
+                if let Some((known, fd)) = known.get_mut(port).zip(tap.descriptor().ok()) {
+                    *known = fd;
+                }
+                (face.tap, face.again) = (Some(tap), None);
+            }
+            Err(error) => {
+                if face.again.is_none() {
+                    tracing::error!(%error, name, "a TAP interface was removed, and cannot be made anew: tried again each second");
+                }
+                face.again = Some(Instant::now() + AGAIN);
+            }
+        }
     }
 
     fn sleep(&self) -> io::Result<()> {
-        let taps = self.taps.iter().flatten().map(AsFd::as_fd);
+        let taps = self.faces.iter().filter_map(|face| face.tap.as_ref());
+        let taps = taps.map(AsFd::as_fd);
         let all = taps.chain([self.ports.to_kernel.as_fd()]);
         let mut all: Vec<PollFd<'_>> = all.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
         match poll(&mut all, PollTimeout::from(LOOK_MS)) {
@@ -128,7 +195,7 @@ impl Side {
     }
 
     fn take_from(&mut self, port: usize) {
-        let Some(tap) = &self.taps[port] else {
+        let Some(tap) = &self.faces[port].tap else {
             return;
         };
         let way_out = &self.ways_out[port];
@@ -143,8 +210,8 @@ impl Side {
                 Ok(None) => return,
                 Err(error) => {
                     let name = tap.name();
-                    tracing::error!(%error, name, "a TAP interface is gone; its port goes on without");
-                    self.taps[port] = None;
+                    tracing::error!(%error, name, "a TAP interface is gone");
+                    self.faces[port].tap = None;
                     return;
                 }
             }
@@ -161,7 +228,8 @@ impl Side {
         if now.up != before.up {
             let is_up = now.up != 0;
             ports.set_up(port, is_up);
-            if let Some(tap) = &self.taps.get(port).and_then(Option::as_ref) {
+            let face = self.faces.get(port);
+            if let Some(tap) = face.and_then(|face| face.tap.as_ref()) {
                 tracing::info!(name = tap.name(), is_up, "link of a DPDK port");
                 if let Err(error) = tap.set_carrier(is_up) {
                     tracing::warn!(%error, name = tap.name(), "the kernel was not told");

@@ -15,9 +15,17 @@ use crate::error::SetupError;
 /// `TUNSETCARRIER` (linux/if_tun.h).
 const TUNSETCARRIER: libc::c_ulong = 0x4004_54e2;
 
+/// Whether the descriptor is of the interface of this name. That of one that was removed is of none.
+fn is_of(fd: &OwnedFd, name: &str) -> bool {
+    let mut own = request("");
+    // SAFETY: the request is ours and lives through the call.
+    let asked = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNGETIFF, &mut own) };
+    checked(asked).is_ok() && own.ifr_name == request(name).ifr_name
+}
+
 /// One TAP interface. One that was there before stays, with its addresses and routes; another one goes with this.
 #[derive(Debug)]
-pub(super) struct Tap {
+pub(in crate::backend::workers) struct Tap {
     name: String,
     file: File,
     /// For questions about it.
@@ -49,17 +57,15 @@ impl Tap {
         Ok(Self::over(file, name)?)
     }
 
+    /// Whether one of these descriptors is of the interface of this name.
+    pub(in crate::backend::workers) fn is_one_of(fds: &[OwnedFd], name: &str) -> bool {
+        fds.iter().any(|fd| is_of(fd, name))
+    }
+
     /// The same by one of these descriptors, which another process had and through which it has stayed as it was. `None`: none is of this
     /// name, or it has gone meanwhile.
     pub(super) fn take_over(fds: &mut Vec<OwnedFd>, name: &str) -> Option<Self> {
-        let wanted = request(name).ifr_name;
-        let is_it = |fd: &OwnedFd| {
-            let mut own = request("");
-            // SAFETY: the request is ours and lives through the call.
-            let asked = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNGETIFF, &mut own) };
-            checked(asked).is_ok() && own.ifr_name == wanted
-        };
-        let place = fds.iter().position(is_it)?;
+        let place = fds.iter().position(|fd| is_of(fd, name))?;
         let tap = Self::over(File::from(fds.swap_remove(place)), name).ok()?;
         // As one that has just been opened; without the right to say so it stays as it is.
         let _ = tap.set_carrier(true);
@@ -86,6 +92,12 @@ impl Tap {
         self.ask(libc::SIOCGIFMTU, &mut request)?;
         // SAFETY: the call above has filled it in.
         Ok(unsafe { request.ifr_ifru.ifru_mtu } as u32)
+    }
+
+    pub(super) fn set_mtu(&self, mtu: u32) -> io::Result<()> {
+        let mut request = request(&self.name);
+        request.ifr_ifru.ifru_mtu = mtu.cast_signed();
+        self.ask(libc::SIOCSIFMTU, &mut request)
     }
 
     /// Give it the address of its port and set it up. Its number.

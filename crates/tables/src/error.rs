@@ -31,8 +31,10 @@ pub enum SetupError {
         /// As the kernel said it.
         error: io::Error,
     },
-    /// An interface was made anew, and this data path cannot take it up again: the port of this number.
-    #[error("this data path cannot take up the interface of port {0} again: restart turnpiked")]
+    /// An interface was made anew, and this data path cannot take it up: the port of this number.
+    #[error(
+        "this data path cannot take up the interface of port {0} again: remove one of its name that is no TAP interface of turnpiked's (dpdk), or restart turnpiked"
+    )]
     NotAnew(usize),
     /// The program of N4 comes behind another one, which is not there.
     #[error("the interface {0} carries users' packets as well, and their program is not attached")]

@@ -1,7 +1,7 @@
 //! Sizes of the tables, and their memory.
 
 use std::io;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde::{Deserialize, Serialize};
 
@@ -271,6 +271,14 @@ memory! {
 }
 
 impl Memory {
+    /// These are the interfaces of ports; 0: none.
+    pub(crate) fn set_interfaces(&self, ifindexes: impl IntoIterator<Item = u32>) {
+        let slots = &self.config[0].port_ifindex;
+        for (slot, ifindex) in slots.iter().zip(ifindexes) {
+            slot.store(ifindex, Ordering::Release);
+        }
+    }
+
     /// Ordinary memory, for so many threads that packets run in.
     pub(crate) fn anonymous(layout: &Layout, threads: usize) -> io::Result<Self> {
         Self::new(layout, threads, &Ordinary { node: layout.node })

@@ -580,10 +580,7 @@ impl Tables {
 
     /// Before [`Self::attach`]: the interface of each port, by which [`Self::ingress`] judges from now on, and frames of this process leave.
     pub fn set_interfaces(&self, ifindexes: impl IntoIterator<Item = u32>) {
-        let slots = &self.store.mem.config[0].port_ifindex;
-        for (slot, ifindex) in slots.iter().zip(ifindexes) {
-            slot.store(ifindex, Ordering::Release);
-        }
+        self.store.mem.set_interfaces(ifindexes);
     }
 
     /// Judges what sockets at our GTP-U addresses receive.

@@ -115,7 +115,7 @@ pub(crate) trait Traffic: Send + Sized + 'static {
         Err(io::Error::from(io::ErrorKind::Unsupported).into())
     }
 
-    /// Whether packets may have met tables for which it was opened, or could not be.
+    /// Whether packets may meet tables for which it was opened, or could not be.
     fn are_met(_: &Self::Setup) -> bool {
         true
     }
@@ -186,14 +186,6 @@ impl<T: Traffic> Workers<T> {
 
     fn name_of(&self, port: usize) -> &str {
         self.ports.get(port).map_or("", |port| &port.name)
-    }
-
-    /// These are the interfaces of ports.
-    fn lead_by(&self, ifindexes: Vec<u32>) {
-        let slots = &self.shared.memory.config[0].port_ifindex;
-        for (slot, ifindex) in slots.iter().zip(ifindexes) {
-            slot.store(ifindex, Ordering::Release);
-        }
     }
 }
 
@@ -279,7 +271,7 @@ impl<T: Traffic + fmt::Debug> Backend for Workers<T> {
             // By which they came is not known any more.
             worker.count_lost(0, DropReason::WorkerEnded, lost);
         })?;
-        self.lead_by(ifindexes);
+        self.memory().set_interfaces(ifindexes);
         Ok(())
     }
 
@@ -294,7 +286,8 @@ impl<T: Traffic + fmt::Debug> Backend for Workers<T> {
     fn lead(&mut self) -> Result<bool, SetupError> {
         let ifindexes = T::lead(&self.setup, &self.site())?;
         let is_led = ifindexes.is_some();
-        ifindexes.into_iter().for_each(|of| self.lead_by(of));
+        self.memory()
+            .set_interfaces(ifindexes.into_iter().flatten());
         Ok(is_led)
     }
 
@@ -304,7 +297,7 @@ impl<T: Traffic + fmt::Debug> Backend for Workers<T> {
             files.are_met();
         }
         let (traffic, ifindexes) = opened?;
-        self.lead_by(ifindexes);
+        self.memory().set_interfaces(ifindexes);
         for (number, traffic) in traffic.into_iter().enumerate() {
             if !self.is_threaded {
                 let worker = Worker::new(&self.shared, number, &self.ports)?;

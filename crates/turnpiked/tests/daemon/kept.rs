@@ -235,12 +235,23 @@ const ANOTHER: Ipv4Addr = Ipv4Addr::new(10, 100, 0, 3);
 /// The same, on N3.
 const ANOTHER_N3: Ipv4Addr = Ipv4Addr::new(10, 3, 0, 2);
 
+/// A Heartbeat Request.
+const HEARTBEAT: [u8; 16] = [0x20, 1, 0, 12, 0, 0, 7, 0, 0, 96, 0, 4, 0xe8, 0, 0, 0];
+
+/// From there one was sent, and its answer comes.
+fn asked(net: &Net, from: Ipv4Addr) -> UdpSocket {
+    let peer = net.peer.udp(SocketAddr::from((from, 0))).unwrap();
+    peer.connect((UPF_N4, 8805)).unwrap();
+    peer.set_read_timeout(Some(LIMIT)).unwrap();
+    peer.send(&HEARTBEAT).unwrap();
+    peer
+}
+
 /// Recovery Time Stamp in the answer to one Heartbeat Request, if it comes in time.
 fn heartbeat(net: &Net, within: Duration) -> Option<u32> {
     let socket = net.peer.udp(SocketAddr::from((ANOTHER, 0))).unwrap();
     socket.set_read_timeout(Some(within)).unwrap();
-    let request = [0x20, 1, 0, 12, 0, 0, 7, 0, 0, 96, 0, 4, 0xe8, 0, 0, 0];
-    socket.send_to(&request, (UPF_N4, 8805)).unwrap();
+    socket.send_to(&HEARTBEAT, (UPF_N4, 8805)).unwrap();
     let mut answer = [0; 64];
     let len = socket.recv(&mut answer).ok()?;
     assert_eq!(
@@ -300,11 +311,7 @@ fn requests_wait_in_a_socket_that_outlives_the_process() {
     let session = smf.establish(&plan()).unwrap();
     daemon.process.signal(Signal::SIGKILL).unwrap();
     daemon.process.wait(LIMIT).unwrap();
-    let peer = net.peer.udp(SocketAddr::from((ANOTHER_N3, 0))).unwrap();
-    peer.connect((UPF_N4, 8805)).unwrap();
-    peer.set_read_timeout(Some(LIMIT)).unwrap();
-    let request = [0x20, 1, 0, 12, 0, 0, 7, 0, 0, 96, 0, 4, 0xe8, 0, 0, 0];
-    peer.send(&request).unwrap();
+    let peer = asked(&net, ANOTHER_N3);
     let daemon = net.start_as(&mut activated(&socket), config.clone());
     // Sent once, while nobody was there: it was not refused, nor lost.
     assert!(peer.recv(&mut [0; 64]).is_ok());
@@ -347,14 +354,7 @@ fn what_comes_to_n4_from_the_data_network_between_two_processes_is_not_served() 
     net.peer
         .ip("route add 10.100.0.1/32 via 10.6.0.1 dev n6 table 100\nrule add from 10.6.0.2 table 100")
         .unwrap();
-    let [outside, inside] = [Ipv4Addr::new(10, 6, 0, 2), ANOTHER_N3].map(|from| {
-        let peer = net.peer.udp(SocketAddr::from((from, 0))).unwrap();
-        peer.connect((UPF_N4, 8805)).unwrap();
-        peer.set_read_timeout(Some(LIMIT)).unwrap();
-        let request = [0x20, 1, 0, 12, 0, 0, 7, 0, 0, 96, 0, 4, 0xe8, 0, 0, 0];
-        peer.send(&request).unwrap();
-        peer
-    });
+    let [outside, inside] = [Ipv4Addr::new(10, 6, 0, 2), ANOTHER_N3].map(|from| asked(&net, from));
     let daemon = net.start_as(&mut activated(&socket), config);
     // Sent behind it.
     assert!(inside.recv(&mut [0; 64]).is_ok());

@@ -13,13 +13,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use nix::net::if_::if_nametoindex;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::dpdk::{FROM_KERNEL, Tap};
 use super::{GoingOn, Site, Traffic};
+use crate::backend::ifindex_of;
 use crate::dpdk::{FrameQueues, Settings};
 use crate::error::SetupError;
 use crate::frame_socket::Egress;
@@ -155,13 +155,6 @@ enum Former {
     Unlike(Reached),
 }
 
-/// Workers that know the tables.
-#[derive(Debug)]
-struct Led {
-    /// Of frames.
-    queues: Arc<[Queue]>,
-}
-
 /// How far threads have come, as it was seen last.
 #[derive(Debug)]
 struct Progress {
@@ -218,7 +211,8 @@ pub(crate) struct Setup {
     are_former: bool,
     /// Memory of frames that workers send.
     frames: OnceLock<Vec<View<AtomicU64>>>,
-    led: Mutex<Option<Led>>,
+    /// Of frames for workers that know the tables.
+    led: Mutex<Option<Arc<[Queue]>>>,
     /// Descriptors of TAP interfaces, which stay as they are while there are no workers.
     taps: Mutex<Vec<OwnedFd>>,
     queues: FrameQueues,
@@ -243,9 +237,9 @@ impl Setup {
             workers: layout.workers,
             shaping: layout.shaping,
         };
-        let mut taps = Vec::new();
-        let former = Link::connect(front)?.map(|link| former(link, &fixed, &mut taps));
-        let (reached, unlike) = match former.transpose()?.flatten() {
+        let former = Link::connect(front)?.map(|link| former(link, &fixed));
+        let (former, taps) = former.transpose()?.unwrap_or_default();
+        let (reached, unlike) = match former {
             Some(Former::Alike(reached)) => (Some(reached), None),
             Some(Former::Unlike(reached)) => (None, Some(reached)),
             None => (None, None),
@@ -309,7 +303,7 @@ impl Setup {
             false => Vec::new(),
         };
         self.queues.are(&queues, taps);
-        *led = Some(Led { queues });
+        *led = Some(queues);
         Ok(ifindexes)
     }
 
@@ -319,7 +313,7 @@ impl Setup {
             settings, ports, ..
         } = &self.fixed;
         let of = |port: &PortConfig| match settings.taps {
-            true => if_nametoindex(port.name.as_str()).unwrap_or(0),
+            true => ifindex_of(&port.name).unwrap_or(0),
             false => 0,
         };
         ports.iter().map(of).collect()
@@ -389,7 +383,7 @@ impl Setup {
         }
         *self.progress() = None;
         let mut led = self.led.lock().unwrap_or_else(PoisonError::into_inner);
-        let queues = led.take().map(|led| led.queues);
+        let queues = led.take();
         queues
             .iter()
             .flat_map(|all| all.iter())
@@ -430,47 +424,46 @@ fn end_those_that_hang(reached: &Mutex<Option<Reached>>) {
     }
 }
 
-/// Workers that are there and run packets. `taps`: gets descriptors of interfaces of those that end.
-fn former(link: Link, wanted: &Fixed, taps: &mut Vec<OwnedFd>) -> io::Result<Option<Former>> {
+/// Workers that are there and run packets, and descriptors of TAP interfaces that they have, or had.
+fn former(link: Link, wanted: &Fixed) -> io::Result<(Option<Former>, Vec<OwnedFd>)> {
     link.wait_at_most(SOON)?;
     // What another version has fixed may have other parts.
-    let (hello, with) = match link.recv::<Hello<Value>>() {
+    let (hello, taps) = match link.recv::<Hello<Value>>() {
         Ok(Some(said)) => said,
-        Ok(None) => return Ok(None),
+        Ok(None) => return Ok((None, Vec::new())),
         Err(_) => {
             tracing::warn!("workers that are there do not say who they are, and are ended");
-            return link.end(None).map(|()| None);
+            return link.end(None).map(|()| (None, Vec::new()));
         }
     };
     let process = Process::of_workers(hello.pid);
     let reached = Reached { link, process };
     let Some(fixed) = hello.fixed else {
-        return reached.end().map(|()| None);
+        return reached.end().map(|()| (None, taps));
     };
     let own = serde_json::to_value(wanted)?;
-    let is_there = |port: &PortConfig| if_nametoindex(port.name.as_str()).is_ok();
-    let why = if fixed["network"] != own["network"] {
-        "are in another network namespace"
-    } else {
-        *taps = with;
-        if wanted.settings.taps && !wanted.ports.iter().all(is_there) {
-            "have not all interfaces"
-        } else if fixed == own {
-            taps.clear();
-            return Ok(Some(Former::Alike(reached)));
-        } else {
-            let why = match fixed["program"] == own["program"] {
-                true => "have other settings",
-                false => "are another program's",
-            };
-            tracing::warn!(
-                "workers that are there {why}: packets stop for the time in which DPDK starts, when sessions are taken over"
-            );
-            return Ok(Some(Former::Unlike(reached)));
-        }
+    let is_here = fixed["network"] == own["network"];
+    let is_there = |port: &PortConfig| ifindex_of(&port.name).is_ok();
+    if !is_here || wanted.settings.taps && !wanted.ports.iter().all(is_there) {
+        let why = match is_here {
+            true => "have not all interfaces",
+            false => "are in another network namespace",
+        };
+        tracing::warn!("workers that are there {why}: packets stop until others have started");
+        reached.end()?;
+        return Ok((None, if is_here { taps } else { Vec::new() }));
+    }
+    if fixed == own {
+        return Ok((Some(Former::Alike(reached)), taps));
+    }
+    let why = match fixed["program"] == own["program"] {
+        true => "have other settings",
+        false => "are another program's",
     };
-    tracing::warn!("workers that are there {why}: packets stop until others have started");
-    reached.end().map(|()| None)
+    tracing::warn!(
+        "workers that are there {why}: packets stop for the time in which DPDK starts, when sessions are taken over"
+    );
+    Ok((Some(Former::Unlike(reached)), taps))
 }
 
 /// The process of workers, started and connected with.
@@ -644,7 +637,7 @@ mod tests {
             link.recv::<Value>().unwrap()
         });
         let link = Link::connect(&front).unwrap().unwrap();
-        let found = former(link, &wanted(), &mut Vec::new()).unwrap();
+        let (found, _) = former(link, &wanted()).unwrap();
         if found.is_none() {
             let asked = workers.join().unwrap();
             assert!(asked.is_some_and(|(what, _)| what == json!("End")));

@@ -64,7 +64,7 @@ pub fn run_workers(listener: &OwnedFd) -> Result<(), SetupError> {
             match link.recv::<Request>() {
                 Ok(Some((Request::Lead(wanted), with))) => {
                     let answer = lead(&mut serving, *wanted, with);
-                    let taps = serving.as_ref().map_or(Vec::new(), Serving::taps);
+                    let taps = taps_of(serving.as_ref());
                     let wakes = serving
                         .iter()
                         .flat_map(|of| of.queues.iter().map(AsFd::as_fd));
@@ -83,7 +83,7 @@ pub fn run_workers(listener: &OwnedFd) -> Result<(), SetupError> {
                     let _ = link.send(&answer, &[]);
                 }
                 Ok(Some((Request::Taps, _))) => {
-                    let taps = serving.as_ref().map_or(Vec::new(), Serving::taps);
+                    let taps = taps_of(serving.as_ref());
                     let with: Vec<_> = taps.iter().map(AsRawFd::as_raw_fd).collect();
                     let _ = link.send(&Answer::Ok(()), &with);
                 }
@@ -110,7 +110,7 @@ pub fn run_workers(listener: &OwnedFd) -> Result<(), SetupError> {
                         fixed: serving.as_ref().map(|of| &of.fixed),
                         pid: std::process::id().cast_signed(),
                     };
-                    let taps = serving.as_ref().map_or(Vec::new(), Serving::taps);
+                    let taps = taps_of(serving.as_ref());
                     let with: Vec<_> = taps.iter().map(AsRawFd::as_raw_fd).collect();
                     match link.send(&hello, &with) {
                         Ok(()) => hand = Some(link),
@@ -151,6 +151,13 @@ fn lead(serving: &mut Option<Serving>, wanted: Lead, mut wakes: Vec<OwnedFd>) ->
         Some(serving) => serving.lead(wanted, wakes),
     };
     done.map_err(|error| error.to_string())
+}
+
+/// Further descriptors of TAP interfaces: one that is made anew meanwhile has another one.
+fn taps_of(serving: Option<&Serving>) -> Vec<OwnedFd> {
+    let taps = serving.map(|of| of.taps.lock().unwrap_or_else(PoisonError::into_inner));
+    let taps = taps.iter().flat_map(|taps| taps.iter());
+    taps.filter_map(|fd| fd.try_clone().ok()).collect()
 }
 
 /// Tables of a request, and its queue of frames.
@@ -211,12 +218,6 @@ impl Serving {
             queues,
             taps: setup.taps,
         })
-    }
-
-    /// Further descriptors of TAP interfaces: one that is made anew meanwhile has another one.
-    fn taps(&self) -> Vec<OwnedFd> {
-        let taps = self.taps.lock().unwrap_or_else(PoisonError::into_inner);
-        taps.iter().filter_map(|fd| fd.try_clone().ok()).collect()
     }
 
     fn lead(&mut self, wanted: Lead, wakes: Vec<OwnedFd>) -> Result<(), SetupError> {

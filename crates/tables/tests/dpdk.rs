@@ -984,11 +984,24 @@ fn interfaces_stay_when_other_workers_take_the_place_of_former_ones() {
     drop(last);
 
     ip("link delete tapb");
-    let ports = [port("tapb", true, &anew_b)];
+    let ports = [port("tapb", false, &anew_b)];
     let mut anew = apart(&folder, &settings, &layout, &ports);
     assert_eq!(anew.going_on(), GoingOn::Later);
     anew.attach().unwrap();
-    assert!(index("tapb").is_some_and(|of| Some(of) != before));
+    anew.set_going_on(true);
+    let before = index("tapb").filter(|of| Some(of) != before.as_ref());
+    assert!(before.is_some());
+
+    // They make it anew, and whoever goes on with them judges by its number.
+    ip("link delete tapb");
+    eventually("it is there again", || {
+        index("tapb").is_some_and(|of| Some(of) != before)
+    });
+    drop(anew);
+    let mut same = apart(&folder, &settings, &layout, &ports);
+    assert!(same.lead().unwrap());
+    let number = index("tapb").unwrap().trim().parse().unwrap();
+    assert!(same.ingress().is_data_network(number));
 }
 
 #[test]

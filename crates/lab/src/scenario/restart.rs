@@ -696,7 +696,7 @@ fn tap_removed(world: &mut World) -> Result<String> {
     (world.upf_ns).ip(&format!("addr add {UPF_N3}/24 dev n3"))?;
     eventually("packets pass", || Ok(ping_all(&attached).is_ok()))?;
 
-    // The next start knows its number.
+    // The next start goes on with it.
     let upf = world.upf.take().context("the UPF is down")?;
     upf.stop(Signal::SIGKILL)?;
     world.start_upf()?;
